@@ -33,6 +33,7 @@ LISTED = 6
 TASKS = {
     "Finetune": ("tuning", ("run", "task", "corpus", "output", "trust", "seeds", "score")),
     "Evaluate": ("scoring", ("run", "task", "corpus", "trust")),
+    "Predict": ("predicting", ("run", "task", "inputs", "output", "trust")),
 }
 
 

@@ -221,3 +221,29 @@ class Evaluate(TypedDict, total=False):
     valid_negatives: Place
     variant: Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"] | None
     wordnet: Place | None
+
+
+class Predict(TypedDict, total=False):
+    among: Place
+    batch_size: int
+    beams: int
+    best: int
+    choice: str | Sequence[str] | None
+    control: str | None
+    early_stopping: Literal["false", "true", "never"]
+    graph: Place
+    head: str | None
+    labels: Place
+    length_penalty: float
+    limit: int | None
+    linker: Place | None
+    max_new_tokens: int | None
+    mention: str | None
+    network: str | None
+    objective: str | None
+    precision: Literal["float32", "bfloat16", "float16"]
+    question: str | None
+    rule: Literal["positive", "positive_or_top"]
+    second: str | None
+    tail: str | None
+    template: str | Sequence[str] | None

@@ -20,14 +20,20 @@ from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import Count, Name, NotNegative, Question
+from workbench.core.options.command import options_from_python
 from workbench.core.options.path_options import path_here
 from workbench.core.options.values import check
 from workbench.core.packages import library
+from workbench.core.processes.distributed import World
+from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.encoding import AttentionMap, Encoder, TokenStates
 from workbench.evaluation.analysis.generation import Generator
 from workbench.evaluation.cloze import Guess, fill_masks
 from workbench.evaluation.scoring.evaluated_run import find_objective
 from workbench.evaluation.scoring.inputs import batches_of, captioned, images_of, is_one, samples_of, texts_of
+from workbench.evaluation.scoring.prediction import Predictor, graph_of, linked
+from workbench.evaluation.scoring.task_finder import find_task, fitting_task
+from workbench.evaluation.task_modules import predicting_tasks
 from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
@@ -49,11 +55,8 @@ from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
-GRAPH = "graph"
-"""The option of transforms that names a graph of entities."""
-
 if TYPE_CHECKING:
-    from workbench.keywords import Decode
+    from workbench.keywords import Decode, Predict
 
 
 class Model:
@@ -231,6 +234,37 @@ class Model:
         ]
 
     @checked
+    def predict(self, inputs: Any, task: Name | None = None, **options: Unpack[Predict]) -> Any:
+        """What a fine-tuned head says of inputs without right answers: as `workbench predict`.
+
+            >>> load("runs/hours").predict("Oslo is a city")
+            {'key': '1', 'prediction': ..., 'probabilities': {...}}
+
+        Args:
+            inputs: texts, images, pairs, samples (such as `{"text": ..., "second": ...}`) or a corpus.
+            task: the downstream task; by default the one that the model was fine-tuned for.
+            options: those of `workbench predict TASK`, such as `question`, `linker`, `batch_size`.
+
+        Returns:
+            A dict for each item, with its `key`, the `prediction`, and how probable it is. One for one input, a list
+            for several.
+
+        Raises:
+            WorkbenchError: the model has no head for the task, or an input lacks what is asked about.
+        """
+        found = find_task(task) if task is not None else fitting_task(self._loaded, self.place)
+        if found.predicting is None:
+            raise WorkbenchError(f"the task {found.name} predicts nothing; allowed: {', '.join(predicting_tasks())}")
+        kind = options_from_python(found.predicting, run=self.place, **options)
+        run = found.chosen(self._loaded, kind)
+        predictor = Predictor(found, run.on(World(device=self._device), kind.precision), kind)
+        if isinstance(inputs, Corpus):
+            return list(predictor.of_corpus(inputs))
+        samples = samples_of(inputs)[: kind.limit]
+        lines = list(predictor.lines(batches_of(samples, kind.batch_size)))
+        return lines[0] if is_one(inputs) and len(lines) == 1 else lines
+
+    @checked
     def answer(self, image: Any, question: Question) -> tuple[str, float]:
         """The most probable answer to a question about an image, and its probability.
 
@@ -372,25 +406,11 @@ class Model:
             WorkbenchError: there is no such linker or graph, or none is given and the model reads no graph.
         """
         linking = library("kg.linking.linker", "kg", "links of entities")
-        place = linker if linker is not None else self._graph()
+        place = linker if linker is not None else graph_of(self.recipe)
         if isinstance(place, str | Path):
             place = linking.open_linker(place)
-        return [
-            {name: value for name, value in sample.items() if name != "draw"}
-            | {"spans": [[*link[:3], round(link[3], 4)] for link in place.link(sample["text"], min_score)]}
-            for sample in texts_of(texts)
-        ]
-
-    def _graph(self) -> str:
-        """Where the first graph is that the recipe's transforms name."""
-        steps = [step for task in self.recipe.tasks.values() for step in task.sequence.transforms]
-        found = next((step[GRAPH] for step in steps if isinstance(step.get(GRAPH), str)), None)
-        if found is None:
-            raise WorkbenchError(
-                f"the model {self.recipe.name!r} reads no graph, so nothing says which entities there are; give a "
-                "linker: the folder of `workbench prepare linker`, or of a graph"
-            )
-        return str(found)
+        samples = [linked(sample, place, min_score) for sample in texts_of(texts)]
+        return [{name: value for name, value in sample.items() if name != "draw"} for sample in samples]
 
     @checked
     def export(

@@ -12,9 +12,9 @@ import typer
 
 from kg.metrics.typing_scores import Gold, Macro, Rule
 from kg.objectives._reading import Reading
-from workbench.core.options.bounds import Count, Location, Name, Place, Seed, Share, Word
-from workbench.evaluation.options import BatchSize, Epochs, LearningRate, MeasuringOptions, Scoring, Tuning
-from workbench.evaluation.task_options import ClassifyScoring, LabelTuning
+from workbench.core.options.bounds import Count, Location, Name, Place, Question, Seed, Share, Word
+from workbench.evaluation.options import BatchSize, Epochs, LearningRate, MeasuringOptions, Predicting, Scoring, Tuning
+from workbench.evaluation.task_options import ClassifyScoring, LabelTuning, PairPredicting
 from workbench.runs.stored_run import StoredFolder
 
 
@@ -326,3 +326,54 @@ corpora/valid --valid-negatives corpora/valid-false --graph corpora/codex
         list[Location] | None,
         typer.Option(help="Vectors to compare with: a .safetensors file. Repeatable."),
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TypingPredicting(Predicting):
+    """The types of a mention in each text, with the probability of every type.
+
+    The mention is --mention, whose first place in the text is read, or the `mention` of a record.
+
+    Example:
+
+      workbench predict entity-typing runs/ernie-typing "Oslo lies by a fjord." --mention Oslo
+    """
+
+    mention: Annotated[Question | None, typer.Option(help="The words that are typed, in each text.")] = None
+    rule: Annotated[
+        Rule, typer.Option(help="positive: logit > 0 (Open Entity); positive_or_top: at least one type (FIGER).")
+    ] = "positive"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RelationPredicting(PairPredicting):
+    """The relation between two mentions of each text, with the probability of every relation.
+
+    The mentions are --head and --tail, whose first places in the text are read, or the `marks` of a record.
+
+    Example:
+
+      workbench predict relations runs/ernie-fewrel "Oslo lies in Norway." --head Oslo --tail Norway
+    """
+
+    head: Annotated[Question | None, typer.Option(help="The words of the first mention.")] = None
+    tail: Annotated[Question | None, typer.Option(help="The words of the second mention.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkPredicting(Predicting):
+    """The entities that complete each triple, the most likely first.
+
+    INPUT is a question of three parts, separated by commas or tabs, one of which is `?`: the id of an entity, that of a
+    relation, that of an entity. A text file has one in each line. RUN scores triples, or is a file of vectors.
+    `known` says that the graph states the triple.
+
+    Examples:
+
+      workbench predict link-prediction entities.safetensors "Q585, P17, ?" --graph corpora/codex
+
+      workbench predict link-prediction runs/kg-bert questions.tsv --graph corpora/codex --best 3
+    """
+
+    graph: Annotated[Location, typer.Option(help="The graph whose entities are ranked.")]
+    best: Annotated[Count, typer.Option(help="Number of entities for each question.")] = 10

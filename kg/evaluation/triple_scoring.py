@@ -17,11 +17,13 @@ from workbench.components.build_context import Identities
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.options import Predicting
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_fitting_objective
 from workbench.interop.run_or_checkpoint import load
 from workbench.models.network import Network
 from workbench.pretraining.objective import Head
 from workbench.pretraining.task import Task
+from workbench.runs.loaded_run import LoadedRun
 
 VECTORS = ".safetensors"
 
@@ -73,7 +75,24 @@ class ScoredVectors:
             )
 
 
-def open_scored(scoring: TripleScoring) -> EvaluatedRun | ScoredVectors:
+def scoring_run(loaded: LoadedRun, options: TripleScoring | Predicting) -> EvaluatedRun:
+    """The task of a loaded run that scores triples.
+
+    Raises:
+        WorkbenchError: none of its objectives does.
+    """
+    return find_fitting_objective(
+        loaded,
+        options.run,
+        lambda task, placed: isinstance(placed.objective, TripleScorer),
+        "an objective that scores triples",
+        "pretrain one that has, such as kg-bert, or give a .safetensors file of vectors",
+        **options.where,
+        control=options.control,
+    )
+
+
+def open_scored(scoring: TripleScoring | Predicting) -> EvaluatedRun | ScoredVectors:
     """The run or the vectors that RUN names.
 
     Raises:
@@ -81,15 +100,7 @@ def open_scored(scoring: TripleScoring) -> EvaluatedRun | ScoredVectors:
     """
     if scoring.run.suffix != VECTORS:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
-        return find_fitting_objective(
-            loaded,
-            scoring.run,
-            lambda task, placed: isinstance(placed.objective, TripleScorer),
-            "an objective that scores triples",
-            "pretrain one that has, such as kg-bert, or give a .safetensors file of vectors",
-            **scoring.where,
-            control=scoring.control,
-        )
+        return scoring_run(loaded, scoring)
     row = {
         "--control": scoring.control,
         **{f"--{name}": value for name, value in scoring.where.items()},

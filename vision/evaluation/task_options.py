@@ -10,8 +10,8 @@ import typer
 
 from vision.choices import Ties, Way
 from vision.metrics.vqa_accuracy import Variant
-from workbench.core.options.bounds import Count, CountOrZero, Name, Place
-from workbench.evaluation.options import BatchSize, Epochs, Scoring, Tuning, WritingScoring
+from workbench.core.options.bounds import Count, CountOrZero, Name, Place, Question
+from workbench.evaluation.options import BatchSize, Epochs, Predicting, Scoring, Tuning, WritingOptions, WritingScoring
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 
@@ -242,3 +242,57 @@ class ZeroShotScoring(Scoring):
         list[Name] | None, typer.Option(help=f"A prompt with {{}} for the class. Repeatable; default: {PHOTO}")
     ] = None
     label: Annotated[Name | None, typer.Option(help="Which label of CORPUS; default: the only one.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VqaPredicting(Predicting):
+    """The most probable answer to a question about each image, with its probability.
+
+    INPUT has images. Their question is --question, or the `questions` of a corpus.
+
+    Example:
+
+      workbench predict vqa runs/uniter-vqa photo.jpg --question "What colour is the car?"
+    """
+
+    question: Annotated[Question | None, typer.Option(help="The question about each image.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionPredicting(WritingOptions, Predicting):
+    """A caption of each image, or of each clip of a video.
+
+    Example:
+
+      workbench predict caption runs/coca photo.jpg --beams 3
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ZeroShotPredicting(Predicting):
+    """The class of each image, with the cosine of each class's words.
+
+    Example:
+
+      workbench predict zero-shot runs/clip photo.jpg --labels animals.txt
+    """
+
+    labels: Annotated[Path, typer.Option(help="The classes, one in each line; words for prompts after a tab.")]
+    template: Annotated[
+        list[Name] | None, typer.Option(help=f"A prompt with {{}} for the class. Repeatable; default: {PHOTO}")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalPredicting(Predicting):
+    """The images of a corpus that fit each text best, or the captions of a corpus that fit each image best.
+
+    Examples:
+
+      workbench predict retrieval runs/clip "a red circle" --among corpora/photos --best 5
+
+      workbench predict retrieval runs/clip photo.jpg --among corpora/photos
+    """
+
+    among: Annotated[Place, typer.Option(help="The corpus of images, or of images with captions, that is searched.")]
+    best: Annotated[Count, typer.Option(help="Number of images, or captions, for each INPUT.")] = 10

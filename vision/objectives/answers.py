@@ -186,8 +186,8 @@ class AnswersHead(Head):
         with torch.no_grad():
             reached = scores.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
         known = (scores > 0).any(1) & asked
-        metrics = {"accuracy": ((reached * asked).sum(), asked.sum()), "in_vocabulary": (known.sum(), asked.sum())}
-        return LossOutput(loss, metrics, {"logits": logits})
+        right, answerable = ((reached * asked).sum(), asked.sum()), (known.sum(), asked.sum())
+        return LossOutput(loss, {"accuracy": right, "in_vocabulary": answerable}, {"logits": logits})
 
 
 class PooledAnswersHead(AnswersHead):

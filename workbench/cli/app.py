@@ -64,6 +64,9 @@ COMMANDS = {
         "workbench.cli.evaluation:evaluate",
         "Evaluate a run on a downstream task; the results go into evaluations/ as JSON.",
     ),
+    "predict": Entry(
+        "workbench.cli.evaluation:predict", "Say what a fine-tuned run predicts of texts, images or corpora."
+    ),
     "compare": Entry("workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items."),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "downstream": Entry(
@@ -91,7 +94,7 @@ ELSEWHERE = {
     "info": "'workbench show RUN' shows the progress and results of a run; it shows corpora and recipes too",
     "list": "'workbench recipes' lists models, 'workbench downstream' lists tasks, 'workbench components' components",
     "models": "'workbench recipes' lists the models",
-    "predict": "'workbench generate RUN INPUT' writes texts, 'workbench encode RUN INPUT' writes vectors",
+    "infer": "'workbench predict TASK RUN INPUT' predicts with a fine-tuned run",
     "resume": "run the same 'workbench pretrain' (or finetune) command again: it resumes from the last checkpoint",
     "status": "'workbench show RUN' shows the progress and results of a run",
     "test": "'workbench evaluate TASK RUN CORPUS' measures a run",

@@ -11,15 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.markup import escape
 
 from workbench.cli.app import Commands, Entry, needed_packages, typer_app
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.drafts import atomic
 from workbench.core.files.urls import is_url
 from workbench.core.packages import PREFIX
 from workbench.core.processes.launch import check_launch
+from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring, Tuning
-from workbench.evaluation.task_modules import line_of, options_of_task, task_modules, trained_tasks
+from workbench.evaluation.scoring.inputs import input_at
+from workbench.evaluation.task_modules import line_of, options_of_task, predicting_tasks, task_modules, trained_tasks
 from workbench.interop.checkpoint_files import check_place
 from workbench.runs.names import is_run
 
@@ -34,7 +38,7 @@ class TaskCommands(Commands):
     Args:
         command_of: returns the function of a task's command; its arguments are a function that finds the task, and the
             class of the task's options.
-        which: the attribute of a task that holds this class: `tuning` or `scoring`.
+        which: the attribute of a task that holds this class: `tuning`, `scoring` or `predicting`.
         folders: import paths of the tasks that the command supports, by name.
     """
 
@@ -56,20 +60,20 @@ class TaskCommands(Commands):
                 return find_task(name, trust="--trust" in rest, run=_run_among(rest))
 
         if name in task_modules() and name not in self.entries:
-            raise _untrained(name)
+            raise self._unable(name)
         options = options_of_task(self.entries[name].path, self.which) if name in self.entries else None
         if options is None:  # the options of a user's task are in its own code
             task = find()
             options = getattr(task, self.which)
             if options is None:
-                raise _untrained(task.name)
+                raise self._unable(task.name)
         return typer_app(self.command_of(find, options))
 
-
-def _untrained(task: str) -> WorkbenchError:
-    return WorkbenchError(
-        f"the task {task} has nothing to train; evaluate a pretrained run: workbench evaluate {task} RUN"
-    )
+    def _unable(self, task: str) -> WorkbenchError:
+        able = {"tuning": "has nothing to train", "predicting": "predicts nothing of inputs without right answers"}
+        return WorkbenchError(
+            f"the task {task} {able[self.which]}; evaluate a run: workbench evaluate {task} RUN CORPUS"
+        )
 
 
 def _run_among(words: Sequence[str]) -> Path | None:
@@ -105,6 +109,30 @@ def _evaluate(find: FindTask, options: type[Any]) -> Function:
     return _in_words(evaluate, scoring=options)
 
 
+def _predict(find: FindTask, options: type[Any]) -> Function:
+    def predict(predicting: Any) -> None:
+        if not predicting.inputs:
+            raise WorkbenchError(
+                "nothing is given to predict; INPUT is a text, or the place of texts, images or a corpus"
+            )
+        check_scored(predicting.run)
+        for source in predicting.inputs:
+            input_at(source)
+        task = find()
+        from workbench.evaluation.scoring.prediction import Predictor, write_lines
+
+        lines = Predictor.opened(task, predicting).of_inputs(predicting.inputs)
+        if predicting.output is None:
+            console = Terminal(soft_wrap=True)
+            write_lines(lines, lambda line: console.print(line, markup=False, highlight=False))
+            return
+        with atomic(predicting.output) as file:
+            count = write_lines(lines, lambda line: file.write(f"{line}\n".encode()))
+        Terminal().print(f"{escape(str(predicting.output))}: {count:,} predictions", highlight=False)
+
+    return _in_words(predict, predicting=options)
+
+
 def check_tuning(tuning: Tuning) -> None:
     """Check that the places which fine-tuning reads exist.
 
@@ -123,11 +151,20 @@ def check_scoring(scoring: MeasuringOptions) -> None:
     Raises:
         WorkbenchError: RUN or CORPUS does not exist.
     """
-    if isinstance(scoring, Scoring) and not scoring.run.is_file():
-        check_place(scoring.run)
-    elif not (scoring.run.exists() or str(scoring.run).startswith(PREFIX)):
-        raise WorkbenchError(f"there is no {scoring.run}: no such file or folder")
+    check_scored(scoring.run, is_run=isinstance(scoring, Scoring))
     _check_corpora(scoring.corpus)
+
+
+def check_scored(place: Path, *, is_run: bool = True) -> None:
+    """Check that a run, a file of vectors, or what is no run exists.
+
+    Raises:
+        WorkbenchError: it does not.
+    """
+    if is_run and not place.is_file():
+        check_place(place)
+    elif not (place.exists() or str(place).startswith(PREFIX)):
+        raise WorkbenchError(f"there is no {place}: no such file or folder")
 
 
 def _check_corpora(*places: str | None) -> None:
@@ -155,4 +192,10 @@ evaluate = TaskCommands(
     "scoring",
     "Evaluate a run on a downstream task; writes a JSON file into the run's evaluations/.",
     task_modules(),
+)
+predict = TaskCommands(
+    _predict,
+    "predicting",
+    "Say what a fine-tuned run predicts of texts, images or corpora without right answers.",
+    predicting_tasks(),
 )

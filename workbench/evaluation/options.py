@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, get_type_hints
+from typing import Annotated, Any, ClassVar, TypedDict, get_type_hints
 
 import typer
 
@@ -13,7 +13,7 @@ from workbench.components.controls import Control
 from workbench.core.errors import unknown
 from workbench.core.files.yaml_values import parse_value
 from workbench.core.options import bounds
-from workbench.core.options.bounds import Assignment, Count, OutputPlace, Place, Positive, Word
+from workbench.core.options.bounds import Assignment, Count, OutputPlace, Place, Positive, Question, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.options.outputs import written
 from workbench.core.options.values import check, is_text
@@ -121,20 +121,16 @@ class HeadSelection(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring(MeasuringOptions):
-    """Options of an evaluation of a run. The docstring of a subclass is the help of its command."""
+class HeadOptions:
+    """Options of commands that read a head of a run: which one, and how."""
 
-    overrides: Annotated[
-        list[Assignment] | None,
-        typer.Argument(help="Changes to the run's recipe that need no training, as key=value.", metavar="KEY=VALUE"),
-    ] = None
     network: WhichNetwork = None
-    task: Annotated[Word | None, typer.Option(help="The run's task that is evaluated, if several fit.")] = None
-    objective: Annotated[
-        Word | None, typer.Option(help="The name of the objective that is evaluated, if several fit.")
-    ] = None
+    task: Annotated[Word | None, typer.Option(help="The run's task that is read, if several fit.")] = None
+    objective: Annotated[Word | None, typer.Option(help="The name of the objective that is read, if several fit.")] = (
+        None
+    )
     control: Annotated[
-        Control | None, typer.Option(help="Evaluate with this control, which removes or exchanges a part of the input.")
+        Control | None, typer.Option(help="Read with this control, which removes or exchanges a part of the input.")
     ] = None
     batch_size: Annotated[Count, typer.Option(help="Samples at once.")] = 64
     precision: Annotated[
@@ -147,6 +143,36 @@ class Scoring(MeasuringOptions):
     def where(self) -> HeadSelection:
         """The options that select the head (`workbench.evaluation.scoring.evaluated_run.find_fitting_objective`)."""
         return {"network": self.network, "task": self.task, "objective": self.objective}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring(HeadOptions, MeasuringOptions):
+    """Options of an evaluation of a run. The docstring of a subclass is the help of its command."""
+
+    overrides: Annotated[
+        list[Assignment] | None,
+        typer.Argument(help="Changes to the run's recipe that need no training, as key=value.", metavar="KEY=VALUE"),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicting(HeadOptions):
+    """Options of every `predict` command. The docstring of a subclass is the help of its command."""
+
+    overrides: ClassVar[None] = None
+    run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")]
+    inputs: Annotated[
+        list[Question] | None,
+        typer.Argument(metavar="INPUT", help="Texts, or places: text files, images, corpora, files for `prepare`."),
+    ] = None
+    output: Annotated[
+        OutputFile | None, typer.Option("--output", "-o", help="The .jsonl file to write; default: the terminal.")
+    ] = None
+    linker: Annotated[
+        Place | None,
+        typer.Option(help="The linker, or graph, for texts without links; default: the graph that the run reads."),
+    ] = None
+    limit: Annotated[Count | None, typer.Option(help="Only the first N inputs.")] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,8 +208,8 @@ def scoring_of(kind: type[MeasuringOptions], assignments: Sequence[str], **known
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritingScoring(Scoring):
-    """Options of evaluations that generate text (translations, summaries, captions): how tokens are chosen."""
+class WritingOptions:
+    """Options of commands that generate text with a fine-tuned run: how tokens are chosen."""
 
     max_new_tokens: Annotated[
         Count | None, typer.Option(help="Maximum number of generated tokens; default: as in fine-tuning.")
@@ -202,3 +228,8 @@ class WritingScoring(Scoring):
             length_penalty=self.length_penalty,
             early_stopping=self.early_stopping,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class WritingScoring(WritingOptions, Scoring):
+    """Options of evaluations that generate text (translations, summaries, captions)."""

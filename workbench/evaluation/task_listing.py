@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from workbench.core.errors import unknown
 from workbench.core.options.command import spelling, typer_info
 from workbench.core.options.values import described, without_null
-from workbench.evaluation.options import Scoring, Tuning
+from workbench.evaluation.options import Predicting, Scoring, Tuning
 from workbench.evaluation.scoring.task_finder import find_task
 from workbench.evaluation.task_modules import line_of, task_modules
 
@@ -29,7 +29,7 @@ class CommandOption(NamedTuple):
 
 
 class TaskCommand(NamedTuple):
-    """`finetune` or `evaluate` of a task: its help, and the options that not every task has."""
+    """`finetune`, `evaluate` or `predict` of a task: its help, and the options that not every task has."""
 
     verb: str
     text: str
@@ -61,7 +61,11 @@ def tasks(names: Iterable[str] | None = None) -> list[TaskEntry]:
 
 def _task_entry(name: str, folder: str) -> TaskEntry:
     task = find_task(name)
-    kinds = (("finetune", task.tuning, Tuning), ("evaluate", task.scoring, Scoring))
+    kinds = (
+        ("finetune", task.tuning, Tuning),
+        ("evaluate", task.scoring, Scoring),
+        ("predict", task.predicting, Predicting),
+    )
     commands = [
         TaskCommand(verb, inspect.getdoc(options) or "", list(options_of_command(options, base)))
         for verb, options, base in kinds

@@ -32,6 +32,11 @@ def trained_tasks() -> dict[str, str]:
     return {name: place for name, place in task_modules().items() if "tuning" in _stated(place)}
 
 
+def predicting_tasks() -> dict[str, str]:
+    """Those that say something of inputs without right answers (`DownstreamTask.predicting`)."""
+    return {name: place for name, place in task_modules().items() if "predicting" in _stated(place)}
+
+
 def line_of(place: str) -> str:
     """The first line of the docstring of a task's module: the help of its commands."""
     return (ast.get_docstring(_tree(place)) or "").partition("\n")[0]
@@ -42,7 +47,7 @@ def options_of_task(place: str, which: str) -> type[Any] | None:
     import, its options must not.
 
     Args:
-        which: `tuning` or `scoring` (`DownstreamTask`).
+        which: `tuning`, `scoring` or `predicting` (`DownstreamTask`).
     """
     name = _stated(place).get(which)
     for node in _tree(place).body:

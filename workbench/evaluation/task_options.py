@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.core.options.bounds import Count, Name, Word
-from workbench.evaluation.options import BatchSize, Epochs, LikelihoodScoring, Scoring, Tuning, WritingScoring
+from workbench.core.options.bounds import Count, Name, Question, Word
+from workbench.evaluation.options import (
+    BatchSize,
+    Epochs,
+    LikelihoodScoring,
+    Predicting,
+    Scoring,
+    Tuning,
+    WritingScoring,
+)
 from workbench.metrics.tag_schemes import SchemeName
 from workbench.metrics.texts import Splitting
 
@@ -315,3 +323,77 @@ class TagScoring(Scoring):
     """
 
     scheme: TagScheme = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairPredicting(Predicting):
+    """Options of predictions for a text, or for a pair of texts."""
+
+    second: Annotated[
+        Question | None, typer.Option(help="The second text of each INPUT, or the caption of each image.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassifyPredicting(PairPredicting):
+    """The class of each text, pair, caption with its image, or recording, with the probability of every class.
+
+    RUN was fine-tuned with `workbench finetune classify`. Labels in INPUT are not read.
+
+    Examples:
+
+      workbench predict classify runs/sst2 "A warm and funny film." "It never begins."
+
+      workbench predict classify runs/mnli "Ann sang." --second "Somebody made music."
+
+      workbench predict classify runs/sst2 reviews.csv --output classes.jsonl
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegressPredicting(PairPredicting):
+    """The number of each text, or pair of texts.
+
+    Example:
+
+      workbench predict regress runs/stsb "A man sings." --second "Somebody makes music."
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class TagPredicting(Predicting):
+    """The tag of each word, and the stretches that the tags spell, with their places in characters.
+
+    Examples:
+
+      workbench predict tag runs/conll "Ann Lee lives in Oslo."
+
+      workbench predict tag runs/conll articles.txt --output names.jsonl
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExtractPredicting(Predicting):
+    """The stretch of each text that answers a question, with its place in characters.
+
+    INPUT has texts. Their question is --question, or the `second` of a record.
+
+    Example:
+
+      workbench predict extract runs/squad "Ann sang in Oslo." --question "Where did Ann sing?"
+    """
+
+    question: Annotated[Question | None, typer.Option(help="The question about each text.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoosePredicting(Predicting):
+    """The best of several choices for each text, with the probability of each.
+
+    Example:
+
+      workbench predict choose runs/swag "She sat down" --choice "to eat" --choice "to fly"
+    """
+
+    choice: Annotated[list[Question] | None, typer.Option(help="A choice for each text. Repeatable.")] = None
+    question: Annotated[Question | None, typer.Option(help="The question about each text.")] = None

@@ -49,6 +49,11 @@ class Transform:
         """The facts that it brings with a mention of an entity, as words: for baselines that know nothing else."""
         return []
 
+    def injected(self, sequence: Sequence) -> list[dict[str, Any]]:
+        """What it brought into a sequence that it has changed, for people: for each mention its `mention` [start, end]
+        in characters, with its `entity` or the `facts` that the network reads."""
+        return []
+
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         """The sequences of one micro-batch, changed in place or new."""
         raise NotImplementedError(f"{type(self).__name__} must define __call__")

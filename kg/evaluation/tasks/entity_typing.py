@@ -6,12 +6,13 @@ Data sets are Open Entity, FIGER and ultra-fine entity typing.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kg.evaluation.contamination import stated_types
 from kg.evaluation.entity_vectors import linked_at
-from kg.evaluation.task_options import TypingScoring, TypingTuning
+from kg.evaluation.task_options import TypingPredicting, TypingScoring, TypingTuning
 from kg.evaluation.typing.type_groups import Groups, GroupScores, by_group, read_groups, refuse_other
 from kg.evaluation.typing.type_inventory import read_inventory
 from kg.evaluation.typing.type_predictions import examples, inventory_of, lines_of, predict
@@ -22,12 +23,15 @@ from kg.objectives.types import Types
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.scoring.asked import place_of
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.objective_task import injected_knowledge, measured_group
 from workbench.evaluation.scoring.result import Result
 from workbench.metrics.classes import by_class, class_counts, never_predicted
 from workbench.recipe.spec import Recipe
+from workbench.sequences.sequence import Sample
 from workbench.text.tokenizer import Tokenizer
 
 MARKERS = ("。", "@", "#", "*", "|", "/")
@@ -38,6 +42,7 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
 
     tuning = TypingTuning
     scoring = TypingScoring
+    predicting = TypingPredicting
     objective = Types
     panels = ("kg.evaluation.task_panels:types",)
 
@@ -92,6 +97,25 @@ class EntityTyping(DownstreamTask[TypingTuning, TypingScoring]):
                 lines_of(found, chosen, names), typing_tallies(chosen, found.gold, scoring.macro, missed)
             ),
         )
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: TypingPredicting) -> Sample:
+        return {**sample, "mention": place_of(sample, "mention", predicting.mention), "types": []}
+
+    def predict(
+        self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: TypingPredicting
+    ) -> list[dict[str, Any]]:
+        """The types of each mention, with the probability of every type."""
+        names, found = inventory_of(run), measured_group(run, samples, number, lambda targets: 1)
+        if not found.keys:
+            return []
+        logits, injected = found.made["logits"], injected_knowledge(run.task, found.sequences)
+        rows = zip(found.keys, predicted_types(logits.numpy(), predicting.rule), logits.sigmoid().tolist(), strict=True)
+        return [
+            {"key": key, "prediction": [names[i] for i in np.flatnonzero(chosen)]}
+            | {"probabilities": dict(zip(names, shares, strict=True))}
+            | injected.get(key, {})
+            for key, chosen, shares in rows
+        ]
 
 
 def _known_marker(base: Recipe, run: Path) -> str:

@@ -5,13 +5,16 @@ The right entity is ranked for (h, r, ?) and for (?, r, t).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from rich.progress import Progress
+from torch import Tensor
 
-from kg.evaluation.task_options import LinkScoring
+from kg.evaluation.task_options import LinkPredicting, LinkScoring
 from kg.evaluation.training_facts import COUNTED, TrainingFacts
 from kg.evaluation.triple_scoring import (
     ScoredVectors,
@@ -21,12 +24,13 @@ from kg.evaluation.triple_scoring import (
     open_scored,
     relation_name,
     scores_of,
+    scoring_run,
 )
 from kg.graph.store import GraphStore
 from kg.vectors.frequency import FrequencyScores
 from kg.vectors.scores import TripleScores
 from kg.vectors.triple_ranks import QuestionRanks, SampledTriples, rank_triples, rows_of
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError, shown, unknown
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import Tuning
@@ -36,8 +40,11 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.result import Result
 from workbench.metrics.ranks import chance, numbers_of, rank_tallies
 from workbench.metrics.tallies import Tally
+from workbench.runs.loaded_run import LoadedRun
+from workbench.sequences.sequence import Sample
 
-EXAMPLES = 12
+EXAMPLES, LISTED = 12, 200
+TRIPLE, UNKNOWN = ("head", "relation", "tail"), "?"
 SIDED = ("mrr", "hits@1", "hits@3", "hits@10", "mean_rank")
 
 
@@ -45,10 +52,48 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
     """Ranks of heads and tails, compared with chance and the relation's most frequent entities."""
 
     scoring = LinkScoring
+    predicting = LinkPredicting
+    text_files = (*DownstreamTask.text_files, ".tsv")
     panels = ("kg.evaluation.task_panels:predicted",)
 
-    def open(self, scoring: LinkScoring) -> EvaluatedRun | ScoredVectors:
+    def open(self, scoring: LinkScoring | LinkPredicting) -> EvaluatedRun | ScoredVectors:
         return open_scored(scoring)
+
+    def chosen(self, loaded: LoadedRun, options: LinkScoring | LinkPredicting) -> EvaluatedRun:
+        return scoring_run(loaded, options)
+
+    def asked(self, run: EvaluatedRun | ScoredVectors, sample: Sample, predicting: LinkPredicting) -> Sample:
+        parts = [part.strip() for part in re.split(r"\t|,", str(sample.get("text", "")))]
+        if len(parts) != len(TRIPLE) or parts.count(UNKNOWN) != 1 or parts[1] == UNKNOWN:
+            raise WorkbenchError(
+                f"input {sample['key']!r} is {shown(sample.get('text'))}; allowed: the ids of an entity, a relation "
+                f"and an entity, separated by commas or tabs, with {UNKNOWN} for one entity: Q585, P17, {UNKNOWN}"
+            )
+        return {**sample, **dict(zip(TRIPLE, parts, strict=True))}
+
+    def predict(
+        self, run: EvaluatedRun | ScoredVectors, samples: list[Sample], number: int, predicting: LinkPredicting
+    ) -> list[dict[str, Any]]:
+        """The best entities for each question, with their names, their scores, and whether the graph states that."""
+        graph = GraphStore.open(predicting.graph)
+        if isinstance(run, ScoredVectors):
+            run.check_entities(graph)
+        scores, known, lines = (
+            scores_of(run, graph, predicting.batch_size),
+            {*map(tuple, graph.triple_rows.tolist())},
+            [],
+        )
+        for sample in samples:
+            head, relation, tail = (_row(graph, sample, part) for part in TRIPLE)
+            row = scores.tails(*_columns(head, relation)) if tail < 0 else scores.heads(*_columns(relation, tail))
+            best = row[0].topk(min(predicting.best, graph.num_entities))
+            completed = [
+                {"entity": graph.ids[i], "name": graph.label_of(i), "score": score}
+                | {"known": ((head, relation, i) if tail < 0 else (i, relation, tail)) in known}
+                for score, i in zip(*(column.tolist() for column in best), strict=True)
+            ]
+            lines.append({"key": str(sample["key"]), "question": sample["text"], "prediction": completed})
+        return lines
 
     def score(self, run: EvaluatedRun | ScoredVectors, corpus: Corpus, scoring: LinkScoring) -> Result:
         graph = GraphStore.open(scoring.graph)
@@ -92,6 +137,25 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
             examples=list(_examples(found, triples, graph)),
             predictions=EvaluationItems([*_lines(found, triples, graph)], _tallies(found)),
         )
+
+
+def _row(graph: GraphStore, sample: Sample, part: str) -> int:
+    """The row of a part of a question; -1 for the one that is asked.
+
+    Raises:
+        WorkbenchError: the graph does not have it.
+    """
+    name = sample[part]
+    ids = graph.relation_ids if part == "relation" else graph.ids
+    row = -1 if name == UNKNOWN else ids.find(name)
+    if row < 0 and name != UNKNOWN:
+        kind = "relation" if part == "relation" else "entity"
+        raise unknown(kind, name, [ids[i] for i in range(min(len(ids), LISTED))], f"the graph {graph.path}")
+    return row
+
+
+def _columns(*rows: int) -> list[Tensor]:
+    return [torch.tensor([row]) for row in rows]
 
 
 def _of_unseen(triples: np.ndarray, learned: np.ndarray, graph: GraphStore) -> np.ndarray:

@@ -12,10 +12,11 @@ import torch
 
 from kg.evaluation.contamination import stated_facts
 from kg.evaluation.relation_baselines import by_mentions, by_vectors, entity_of, labelled, mention_of, words_of
-from kg.evaluation.task_options import RelationScoring, RelationTuning
+from kg.evaluation.task_options import RelationPredicting, RelationScoring, RelationTuning
 from kg.objectives._reading import as_option
 from kg.objectives.relations import ROLES, Relations
 from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.scoring.asked import place_of
 from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.objective_task import GatheredTensors
@@ -31,6 +32,7 @@ class RelationClassification(Classification):
 
     tuning = RelationTuning
     scoring = RelationScoring
+    predicting = RelationPredicting
     objective = Relations
     panels = ("kg.evaluation.task_panels:related",)
 
@@ -43,6 +45,12 @@ class RelationClassification(Classification):
         objective = {**class_objective(tuning), "objective": "kg.relations"}
         objective |= {"negative": tuning.negative, **as_option(tuning.read)}
         return Setup(sequence, objective, poolers=("text",) if tuning.read == "pooled" else ())
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: RelationPredicting) -> Sample:
+        own = {name: (start, end) for start, end, name in sample.get("marks", ())}
+        given = {"head": predicting.head, "tail": predicting.tail}
+        places = [[*place_of({**sample, **own}, role, given[role]), role] for role in ROLES]
+        return super().asked(run, {**sample, "marks": places}, predicting)
 
     def counts(self, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]) -> dict[str, int]:
         """Next to the texts, how many of their mentions are linked."""

@@ -6,11 +6,11 @@ Zhang et al., "ERNIE: Enhanced Language Representation with Informative Entities
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from kg.sequences.linked_transform import visibility_at
+from kg.sequences.linked_transform import mention_at, visibility_at
 from kg.sequences.table_transform import TableTransform
 from workbench.core.options.bounds import CountOrZero, Location, Name, Share, Word
 from workbench.sequences.marked_text import marker_before
@@ -79,6 +79,17 @@ class EntityStreamTransform(TableTransform):
         entity["token"] = Rows(self.tokens, tokens, bound=True)
         entity |= visibility_at(text, tokens)
         sequence.streams[self.stream] = entity
+
+    def injected(self, sequence: Sequence) -> list[dict[str, Any]]:
+        """The linked entities that have a row."""
+        text, own = sequence.fields(self.tokens), sequence.streams[self.stream]
+        row_of = dict(zip(np.asarray(own["token"]).tolist(), own["entity_ids"].tolist(), strict=True))
+        spans = [(span, self.rows.get(span.entity)) for span in sequence.spans_of(self.tokens)]
+        return [
+            {**mention_at(text, np.arange(span.start, span.end)), "entity": span.entity}
+            for span, row in spans
+            if row is not None and not self.alike and row_of.get(self._token_of(span, sequence)) == row + 1
+        ]
 
     def _token_of(self, span: Span, sequence: Sequence) -> int:
         """The row of the text that carries the mention's entity."""

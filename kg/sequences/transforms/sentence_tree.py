@@ -22,7 +22,7 @@ import numpy as np
 from kg.graph.shuffle import FALSE_FACTS
 from kg.sequences.branches import BranchMaker, BranchOptions, Graph
 from kg.sequences.linked_mentions import hidden
-from kg.sequences.linked_transform import LinkedTransform
+from kg.sequences.linked_transform import LinkedTransform, mention_at
 from kg.sequences.tree import BranchedMention, fit, plant_all
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Location, Name, Seed, Word
@@ -109,6 +109,19 @@ class SentenceTreeTransform(LinkedTransform):
 
     def facts_of(self, entity: str) -> list[str]:
         return [] if self.branches is None else self.branches.texts_of(entity)
+
+    def injected(self, sequence: Sequence) -> list[dict[str, Any]]:
+        """The branches of each mention, under a visible matrix: without one nothing tells them from the sentence."""
+        text = sequence.fields(self.stream)
+        if self.branches is None or "branch" not in text:
+            return []
+        numbers, anchor, facts = text["branch"], text["anchor"], []
+        for mention in range(1, int(anchor.max(initial=0)) + 1):
+            rows = np.flatnonzero((anchor == mention) & (numbers == 0))
+            own = dict.fromkeys(numbers[(anchor == mention) & (numbers > 0)].tolist())
+            spelt = [self.branches.tokenizer.decode(text["input_ids"][numbers == branch].tolist()) for branch in own]
+            facts.append({**mention_at(text, rows), "facts": spelt})
+        return facts
 
     def _kept(self, sequence: Sequence, maker: BranchMaker, rng: np.random.Generator | None) -> list[BranchedMention]:
         """The mentions with the branches that a sequence gets."""

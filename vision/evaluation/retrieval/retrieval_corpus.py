@@ -20,6 +20,7 @@ from vision.objectives._comparing import Contrast, ContrastHead, MatchingHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis.generation import without_captions
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.image_sequences import media_of
 from workbench.evaluation.scoring.passes import sample_pass
@@ -87,13 +88,16 @@ def read_pairs(run: EvaluatedRun, corpus: Corpus, part: ImageSubset = ALL_IMAGES
         yield pairs_of(run, number, group, part)
 
 
-def check_pairs(run: EvaluatedRun, corpus: Corpus) -> None:
+def check_pairs(run: EvaluatedRun, corpus: Corpus, captioned: bool = True) -> None:
     """
     Raises:
-        WorkbenchError: the corpus has no captions, or the run's task is none of images with captions.
+        WorkbenchError: the run's task is none of images with captions, or the corpus has no captions and is to be
+            `captioned`.
     """
     if not isinstance(run.task.builder, ImageCaptionBuilder):
         raise WorkbenchError(f"{run.folder}: retrieval needs a run with a task of captions and images or videos")
+    if not captioned:
+        return
     if not corpus.manifest.lengths.get("captions"):
         raise WorkbenchError(
             f"corpus {corpus.name!r} has no captions (it has {', '.join(corpus.manifest.fields)}); retrieval needs a "
@@ -331,3 +335,38 @@ def _check_apart(run: EvaluatedRun, head: ContrastHead, part: Pairs) -> None:
             "as contrast (itc) needs; rank by matching (itm), or train itc with `apart: true`, or on layers without "
             "mixing (clip)"
         )
+
+
+def ranked_among(
+    run: EvaluatedRun, corpus: Corpus, queries: list[Sample], images: bool, size: int
+) -> tuple[list[dict[str, Any]], Tensor]:
+    """The images of a corpus, or its captions where the queries are `images`, by key, and their scores [queries, n].
+
+    Raises:
+        WorkbenchError: the corpus has no captions for images, or as `pair_vectors`.
+    """
+    if images:
+        check_pairs(run, corpus)
+    names: list[dict[str, Any]] = []
+
+    def pairs(number: int, group: ImageGroup) -> Pairs:
+        media = [medium for sample in group.samples for medium in media_of(run.task, [sample])]
+        if images:
+            names.extend({"key": str(each["key"]), "caption": text} for each in media for text in each["captions"])
+            texts, shown = run.task.sequences(media, (number,)), [] if number else queries
+        else:
+            names.extend({"key": str(each["key"])} for each in media)
+            first = {**media[0], "captions": [str(query["text"]) for query in queries]}
+            texts, shown = [] if number else run.task.sequences([first]), media
+        rows = run.task.sequences(without_captions(shown)) if shown else []
+        return Pairs([one.alone("text") for one in texts], [image_of(run, one) for one in rows], [0] * len(texts))
+
+    groups = image_groups(corpus, ALL_IMAGES, size)
+    if isinstance(run.head, ContrastHead):
+        found = pair_vectors(run, groups, pairs)
+        scores = found.text @ found.image.T
+    else:
+        parts = [pairs(number, group) for number, group in enumerate(groups)]
+        whole = Pairs([t for part in parts for t in part.texts], [i for part in parts for i in part.images], [])
+        scores = Matcher(run, whole, size=size).matrix().matrix
+    return names, scores.T if images else scores

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vision.evaluation.task_options import CaptionScoring, CaptionTuning
+from vision.evaluation.task_options import CaptionPredicting, CaptionScoring, CaptionTuning
 from vision.metrics.caption_scores import caption_scores, caption_tallies, words_of
 from workbench.components.building import find, options_of
 from workbench.components.controls import check_control
@@ -32,6 +32,7 @@ from workbench.pretraining.assembly import tasks_of
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.runs.folder import trust_run
+from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.builders.image_caption import ImageCaptionBuilder
 from workbench.sequences.image_stream import QUESTION_ONLY
 from workbench.sequences.sequence import Sample
@@ -58,6 +59,7 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
 
     tuning = CaptionTuning
     scoring = CaptionScoring
+    predicting = CaptionPredicting
     objective: type[Objective] = Objective
     gathers = True
     panels = ("vision.evaluation.task_panels:written",)
@@ -78,35 +80,51 @@ class Caption(DownstreamTask[CaptionTuning, CaptionScoring]):
         objective = {name: value for name, value in writer.placed.stated.items() if name not in placed}
         return Setup(sequence, objective, unit="captions", sees=(medium.stream,))
 
-    def open(self, scoring: CaptionScoring) -> EvaluatedRun:
-        loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
-        loaded = of_task(loaded, scoring.run, scoring.task)
+    def open(self, scoring: CaptionScoring | CaptionPredicting) -> EvaluatedRun:
+        loaded = load(scoring.run, scoring.overrides or (), control=scoring.control, trust=scoring.trust)
+        return self.chosen(loaded, scoring)
+
+    def chosen(self, loaded: LoadedRun, options: CaptionScoring | CaptionPredicting) -> EvaluatedRun:
+        loaded = of_task(loaded, options.run, options.task)
         tasks = {
             name: task
             for name, task in loaded.tasks.items()
             if isinstance(task.builder, ImageCaptionBuilder)
-            and (task.builder.image.part or scoring.control == QUESTION_ONLY)
+            and (task.builder.image.part or options.control == QUESTION_ONLY)
         }
         if not tasks:
             raise WorkbenchError(
-                f"{scoring.run} has no task of captions with images or videos; pretrain a run that predicts captions "
+                f"{options.run} has no task of captions with images or videos; pretrain a run that predicts captions "
                 "(clm, a decoder), or fine-tune a run that does: workbench finetune caption RUN TRAINING-SET"
             )
         try:
             of = next(iter(tasks.values())).builder.caption_builder
             find_writer(
                 [task.evaluating() for task in tasks.values()],
-                scoring.network,
+                options.network,
                 advice=lambda: _advice(of, loaded.tokenizer),
-                objective=scoring.objective,
+                objective=options.objective,
             )
             loaded = replace(loaded, tasks=tasks)
-            generator = Generator(loaded, network_name=scoring.network, objective=scoring.objective)
+            generator = Generator(loaded, network_name=options.network, objective=options.objective)
         except WorkbenchError as error:
-            raise WorkbenchError(f"{scoring.run}: {error}") from error
-        opened = EvaluatedRun(generator.loaded, generator.task, generator.placed, scoring.run)
-        check_control(scoring.control, opened.parts, str(scoring.run))
+            raise WorkbenchError(f"{options.run}: {error}") from error
+        opened = EvaluatedRun(generator.loaded, generator.task, generator.placed, options.run)
+        check_control(options.control, opened.parts, str(options.run))
         return opened
+
+    def predict(
+        self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: CaptionPredicting
+    ) -> list[dict[str, Any]]:
+        """A caption of each image, or of each segment of a video."""
+        decoding = predicting.decoding(run.task.builder.max_length - 1)
+        generator = Generator(run.loaded, decoding, predicting.network, objective=predicting.objective)
+        media = [(str(sample["key"]), each) for sample in samples for each in media_of(generator.task, [sample])]
+        made = generator(without_captions([each for _, each in media]))
+        return [
+            {"key": str(each["key"]), "record": record, "prediction": generator.spelling.text(text.tokens).strip()}
+            for (record, each), text in zip(media, made, strict=True)
+        ]
 
     def score(self, run: EvaluatedRun, corpus: Corpus, scoring: CaptionScoring) -> Result:
         if not corpus.manifest.lengths.get("captions"):

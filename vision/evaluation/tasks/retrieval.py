@@ -16,9 +16,9 @@ import numpy as np
 
 from vision.choices import Way
 from vision.evaluation.retrieval.pair_scores import WAYS, ScoredPairs, find_comparing, score
-from vision.evaluation.retrieval.retrieval_corpus import ImageSubset, with_same_features
+from vision.evaluation.retrieval.retrieval_corpus import ImageSubset, check_pairs, ranked_among, with_same_features
 from vision.evaluation.retrieval.retrieval_examples import examples, failures, query_lines
-from vision.evaluation.task_options import RetrievalScoring, RetrievalTuning
+from vision.evaluation.task_options import RetrievalPredicting, RetrievalScoring, RetrievalTuning
 from vision.metrics.retrieval_scores import (
     chance,
     rank_images,
@@ -43,6 +43,7 @@ from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.folder import trust_run
 from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.image_stream import SAME_FEATURES
+from workbench.sequences.sequence import Sample
 
 OBJECTIVES = {"itc": "vision.itc", "itm": "vision.itm"}
 FEW = 25
@@ -55,6 +56,7 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
 
     tuning = RetrievalTuning
     scoring = RetrievalScoring
+    predicting = RetrievalPredicting
     gathers = True
     panels = ("vision.evaluation.task_panels:found", "vision.evaluation.task_panels:lost")
 
@@ -67,9 +69,12 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         sees = (stream,) if poolers else ()
         return Setup(sequence, spec, unit="captions", poolers=poolers, sees=sees)
 
-    def open(self, scoring: RetrievalScoring) -> EvaluatedRun:
+    def open(self, scoring: RetrievalScoring | RetrievalPredicting) -> EvaluatedRun:
         """The run with its itc, or with its itm if it has none or re-ranks. Its components do not get the control: the
         same image is substituted when pairs are read."""
+        if isinstance(scoring, RetrievalPredicting):
+            run: EvaluatedRun = super().open(scoring)
+            return run
         if not scoring.rerank and scoring.first_stage is not None:
             raise WorkbenchError("--first-stage names the run that finds candidates; add their number with --rerank")
         found = found_at(scoring.run, scoring.overrides or (), trust=scoring.trust)
@@ -78,9 +83,12 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
         if scoring.rerank:
             wanted = "--rerank needs an itm that re-ranks"
             return find_comparing(loaded, scoring.run, "itm", wanted, **scoring.where)
-        wanted = f"train one: workbench finetune {self.name} {quoted(scoring.run)} TRAINING-SET"
+        return self.chosen(loaded, scoring)
+
+    def chosen(self, loaded: LoadedRun, options: RetrievalScoring | RetrievalPredicting) -> EvaluatedRun:
+        wanted = f"train one: workbench finetune {self.name} {quoted(options.run)} TRAINING-SET"
         way = "itc" if _has(loaded, WAYS["itc"]) else "itm"
-        return find_comparing(loaded, scoring.run, way, wanted, **scoring.where)
+        return find_comparing(loaded, options.run, way, wanted, **options.where)
 
     def check_reads(self, recipe: Recipe) -> None:
         medium_of(recipe)
@@ -102,6 +110,26 @@ class Retrieval(DownstreamTask[RetrievalTuning, RetrievalScoring]):
             result.baselines |= control
             results.append(result)
         return mean_of(results)
+
+    def predict(
+        self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: RetrievalPredicting
+    ) -> list[dict[str, Any]]:
+        """The images of a corpus that fit each text best, or the captions that fit each image best."""
+        corpus = Corpus.open(predicting.among)
+        check_pairs(run, corpus, captioned=False)
+        lines: dict[str, dict[str, Any]] = {}
+        for images in (False, True):
+            queries = [sample for sample in samples if ("image" in sample) == images]
+            if queries:
+                names, scores = ranked_among(run, corpus, queries, images, predicting.batch_size)
+                best = scores.topk(min(predicting.best, len(names)))
+                rows = zip(queries, best.values.tolist(), best.indices.tolist(), strict=True)
+                lines |= {
+                    str(query["key"]): {"key": str(query["key"])}
+                    | {"prediction": [{**names[i], "score": score} for score, i in zip(values, of, strict=True)]}
+                    for query, values, of in rows
+                }
+        return [lines[str(sample["key"])] for sample in samples]
 
 
 def _same_features(

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
-from vision.evaluation.task_options import VqaScoring, VqaTuning
+from vision.evaluation.task_options import VqaPredicting, VqaScoring, VqaTuning
 from vision.evaluation.vqa.answer_predictions import (
+    answer,
     examples,
     failures,
     lines_of,
@@ -32,6 +33,7 @@ from vision.objectives.answers import Answers
 from workbench.components.building import find
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.asked import questioned
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
@@ -39,6 +41,7 @@ from workbench.evaluation.scoring.image_sequences import image_sequence, image_t
 from workbench.evaluation.scoring.result import Result
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import trust_run
+from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +57,7 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
     tuning = VqaTuning
     scoring = VqaScoring
+    predicting = VqaPredicting
     objective = Answers
     gathers = True
     panels = ("vision.evaluation.task_panels:answered", "vision.evaluation.task_panels:failed")
@@ -115,6 +119,25 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
                 lines_of(answered), scorer.tallies(answered.predictions, answered.asked.values(), scores.accuracies)
             ),
         )
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: VqaPredicting) -> Sample:
+        found = questioned(sample, predicting)
+        if not any(question["question"] for question in found.get("questions", ())):
+            raise WorkbenchError(
+                f"input {sample['key']!r} is no image with a question; say --question TEXT for an image, or give a "
+                "corpus of images with `questions`"
+            )
+        return found
+
+    def predict(
+        self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: VqaPredicting
+    ) -> list[dict[str, Any]]:
+        """The most probable answer to each question."""
+        return [
+            {"key": found.key, "question_id": found.meta["question_id"], "question": found.meta["question"]}
+            | {"prediction": found.answer, "probability": found.confidence}
+            for found in answer(run, samples, number)
+        ]
 
     def write_predictions(self, file: Path, result: Result) -> None:
         """Write the results file of the VQA challenge if the name ends in .json, else lines of JSON."""

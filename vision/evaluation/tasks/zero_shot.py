@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from torch import Tensor
 from torch.nn import functional as F
 
 from vision.evaluation.retrieval.retrieval_corpus import Pairs, PairVectors, image_of, pair_vectors
-from vision.evaluation.task_options import PHOTO, ZeroShotScoring
+from vision.evaluation.task_options import PHOTO, ZeroShotPredicting, ZeroShotScoring
 from vision.objectives._comparing import Contrast
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
@@ -43,11 +44,12 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
     """The downstream task: classes of images by the vectors of their names."""
 
     scoring = ZeroShotScoring
+    predicting = ZeroShotPredicting
     objective = Contrast
     gathers = True
     panels = ("vision.evaluation.task_panels:classified",)
 
-    def open(self, scoring: ZeroShotScoring) -> EvaluatedRun:
+    def open(self, scoring: ZeroShotScoring | ZeroShotPredicting) -> EvaluatedRun:
         if scoring.control == QUESTION_ONLY:
             raise WorkbenchError(
                 f"--control {QUESTION_ONLY}: a record without its image cannot be classified; remove --control"
@@ -64,8 +66,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         names = list(classes)
         prompts = [template.replace("{}", classes[name]) for name in names for template in templates]
         vectors, right, shown, keys = _scored(run, corpus, scoring, label, prompts)
-        of_classes = F.normalize(vectors.text.unflatten(0, (len(names), -1)).mean(1), dim=-1)
-        scores = vectors.image @ of_classes.T
+        scores = vectors.image @ _of_classes(vectors.text, len(names)).T
         gold = np.array([names.index(name) for name in right])
         ranks, _ = realistic_ranks(scores.numpy(), gold, (gold[:0], gold[:0]))
         predicted = scores.argmax(1).numpy()
@@ -103,6 +104,39 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
             ],
             predictions=EvaluationItems(lines, tallies),
         )
+
+    def predict(
+        self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: ZeroShotPredicting
+    ) -> list[dict[str, Any]]:
+        """The class of each image, with the cosine of each class's words."""
+        classes, templates = read_classes(predicting.labels), predicting.template or [PHOTO]
+        check_templates(templates)
+        _check_builder(run)
+        prompts = [template.replace("{}", words) for words in classes.values() for template in templates]
+        first, *more = _parts(prompts, predicting.batch_size)
+        groups = [_Group(samples, samples[0], first), *(_Group([], samples[0], part) for part in more)]
+        vectors = pair_vectors(run, groups, lambda _, group: _pairs(run, group))
+        scores = vectors.image @ _of_classes(vectors.text, len(classes)).T
+        names = list(classes)
+        return [
+            {"key": str(sample["key"]), "prediction": names[int(row.argmax())]}
+            | {"scores": dict(zip(names, row.tolist(), strict=True))}
+            for sample, row in zip(samples, scores, strict=True)
+        ]
+
+
+def _of_classes(vectors: Tensor, classes: int) -> Tensor:
+    """The vectors of classes, of those of their prompts in order."""
+    return F.normalize(vectors.unflatten(0, (classes, -1)).mean(1), dim=-1)
+
+
+def _check_builder(run: EvaluatedRun) -> None:
+    """
+    Raises:
+        WorkbenchError: the run's task has no images with captions.
+    """
+    if not isinstance(run.task.builder, ImageCaptionBuilder):
+        raise WorkbenchError(f"{run.folder}: zero-shot classification needs a task with the builder image_caption")
 
 
 def read_classes(file: Path) -> dict[str, str]:
@@ -161,8 +195,7 @@ def _scored(
     run: EvaluatedRun, corpus: Corpus, scoring: ZeroShotScoring, label: str, prompts: list[str]
 ) -> tuple[PairVectors, list[str], list[Sample], list[str]]:
     """The vectors of the prompts and of the images, the images' classes, the first images, and the keys of all."""
-    if not isinstance(run.task.builder, ImageCaptionBuilder):
-        raise WorkbenchError(f"{run.folder}: zero-shot classification needs a task with the builder image_caption")
+    _check_builder(run)
     right: list[str] = []
     shown: list[Sample] = []
     keys: list[str] = []

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import io
 import logging
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.text_files import read_lines
+from workbench.core.files.urls import is_url
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
+PATH = re.compile(r"\S*(/\S*|\.\w{2,8})")
+"""A word that looks like the place of a file: with a slash, or with the end of a file's name."""
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 
 
@@ -34,6 +38,25 @@ def input_corpus(source: Path) -> Corpus | None:
     if corpus.kind == "triples":
         raise WorkbenchError(f"{source} is a corpus of triples; give one of texts or of images")
     return corpus
+
+
+def input_at(source: str) -> Path | str:
+    """The place that an input of the command line names, or the text that it is.
+
+    Raises:
+        WorkbenchError: it looks like a place, and nothing is there.
+    """
+    try:
+        if is_url(source) or Path(source).exists():
+            return Path(source)
+    except OSError:  # a text that is longer than a file's name may be
+        return source
+    if PATH.fullmatch(source):
+        raise WorkbenchError(
+            f"there is no file or folder {source}; give the place of a text file, an image, a corpus or raw files, or "
+            "a text of several words"
+        )
+    return source
 
 
 def text_lines(source: Path) -> list[tuple[int, str]]:

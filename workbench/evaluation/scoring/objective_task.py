@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import Scoring, Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
-from workbench.evaluation.scoring.evaluation_items import EvaluationItems
+from workbench.evaluation.scoring.evaluation_items import SCORES, EvaluationItems
 from workbench.evaluation.scoring.passes import PassOutput, forward_pass, sample_pass
 from workbench.evaluation.scoring.rank_shares import shared_groups
 from workbench.evaluation.scoring.result import Result
@@ -32,7 +32,7 @@ from workbench.metrics.classes import never_predicted
 from workbench.pretraining.forward import ForwardPass as Pass
 from workbench.pretraining.forward import HeadInputs, ViewKey
 from workbench.pretraining.objective import GlobalBatchHead, Objective
-from workbench.pretraining.task import same_targets
+from workbench.pretraining.task import Task, same_targets
 from workbench.pretraining.window_lengths import window_of
 from workbench.sequences.sequence import Sample, Sequence
 
@@ -55,10 +55,30 @@ def measured_items(
     """The tensors that the objective measures (`Objective.measured`), of all groups together, on the CPU, and the key
     of each item. A sequence with these targets has `count` items.
 
-    Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled. Only
-    the `corrupt` of this objective acts on the sequences, which writes its targets, behind those of the objectives that
-    it comes `after`.
+    Each rank of `run.world` takes its share of the groups; all get what all made. Empty where nothing is labelled.
     """
+
+    def measure(number: int, group: list[Sample]) -> tuple[dict[str, Tensor], list[str]]:
+        return measured_group(run, group, number, count)[:2]
+
+    parts = [part for part in shared_groups(run.world, groups, measure) if part[0]]
+    whole = {name: torch.cat([part[name] for part, _ in parts]) for name in (parts[0][0] if parts else ())}
+    return (whole if any(map(len, whole.values())) else {}), [key for _, keys in parts for key in keys]
+
+
+class MeasuredGroup(NamedTuple):
+    """What the objective measures of a group of samples, the key of each item, and the sequences that were read."""
+
+    made: dict[str, Tensor]
+    keys: list[str]
+    sequences: list[Sequence]
+
+
+def measured_group(
+    run: EvaluatedRun, group: list[Sample], number: int, count: Callable[[Mapping[str, Any]], int]
+) -> MeasuredGroup:
+    """As `measured_items` of the group of this number. Only the `corrupt` of this objective acts on the sequences,
+    which writes its targets, behind those of the objectives that it comes `after`."""
     placed, acting = run.objective, run.acting
     objective = placed.objective
 
@@ -71,22 +91,16 @@ def measured_items(
             each.objective.corrupt(sequences, Draws(run.task.seed, run.task.name, each.name, number=number))
         return sequences
 
-    def measure(number: int, group: list[Sample]) -> tuple[dict[str, Tensor], list[str]]:
-        for forward in forward_pass(run.network, labelled, [group], first=number):
-            targets = forward.batch.targets.get(placed.name, {})
-            if targets:
-                with torch.inference_mode():
-                    made = _gathered(run, forward, targets)
-                counted = [(s.key, count(s.targets.get(placed.name, {}))) for s in forward.sequences]
-                keys = [str(key) for key, items in counted for _ in range(items)]
-                return {
-                    name: made[name].cpu() for name in (*objective.measured, *objective.reported) if name in made
-                }, keys
-        return {}, []
-
-    parts = [part for part in shared_groups(run.world, groups, measure) if part[0]]
-    whole = {name: torch.cat([part[name] for part, _ in parts]) for name in (parts[0][0] if parts else ())}
-    return (whole if any(map(len, whole.values())) else {}), [key for _, keys in parts for key in keys]
+    for forward in forward_pass(run.network, labelled, [group], first=number):
+        targets = forward.batch.targets.get(placed.name, {})
+        if targets:
+            with torch.inference_mode():
+                made = _gathered(run, forward, targets)
+            counted = [(s.key, count(s.targets.get(placed.name, {}))) for s in forward.sequences]
+            keys = [str(key) for key, items in counted for _ in range(items)]
+            kept = {name: made[name].cpu() for name in (*objective.measured, *objective.reported) if name in made}
+            return MeasuredGroup(kept, keys, forward.sequences)
+    return MeasuredGroup({}, [], [])
 
 
 def _gathered(run: EvaluatedRun, forward: PassOutput, targets: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -108,6 +122,15 @@ def _gathered(run: EvaluatedRun, forward: PassOutput, targets: Mapping[str, Tens
 
     passed.outputs = _GatheredOutputs(others, hand_on)
     return run.head(HeadInputs(passed, ViewKey(placed.network, placed.view), dict(targets), placed.name)).outputs
+
+
+def injected_knowledge(task: Task, sequences: Iterable[Sequence]) -> dict[str, dict[str, Any]]:
+    """What the task's transforms brought into sequences, by the keys of their samples."""
+    found: dict[str, dict[str, Any]] = {}
+    for sequence in sequences:
+        if knowledge := [each for transform in task.transforms for each in transform.injected(sequence)]:
+            found.setdefault(str(sequence.key), {"knowledge": []})["knowledge"] += knowledge
+    return found
 
 
 class _GatheredOutputs(dict[str, dict[str, Tensor]]):
@@ -157,6 +180,23 @@ class ObjectiveTask(DownstreamTask[TuningOptions, ScoringOptions]):
             dropped=account["dropped"],
             predictions=self.predictions(objective, made, keys),
         )
+
+    def predict(self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: Any) -> list[dict[str, Any]]:
+        objective = run.objective.objective
+        made, keys, sequences = measured_group(run, samples, number, partial(self.counted, objective))
+        by_key = {str(sample["key"]): sample for sample in samples}
+        lines = self.predictions(objective, made, keys).lines if made else []
+        injected = injected_knowledge(run.task, sequences)
+        return [
+            {**self.answered(objective, line, by_key[line["key"]]), **injected.get(line["key"], {})} for line in lines
+        ]
+
+    def read_groups(self, run: EvaluatedRun, corpus: Corpus, size: int, limit: int | None) -> Iterator[list[Sample]]:
+        return items(run, corpus, size, limit)
+
+    def answered(self, objective: Any, line: dict[str, Any], sample: Sample) -> dict[str, Any]:
+        """A line of `predictions` as `predict` shows it: by default without what is known of right answers alone."""
+        return {name: value for name, value in line.items() if name not in (*SCORES, "gold")}
 
     def prepare(self, objective: Any, corpus: Corpus, scoring: ScoringOptions) -> None:
         """Prepare the objective for a corpus whose classes it need not know.

@@ -11,8 +11,9 @@ from workbench.components.build_context import note
 from workbench.components.trust import allow, code_checksums, import_named
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
-from workbench.evaluation.task_modules import task_modules
+from workbench.evaluation.task_modules import predicting_tasks, task_modules
 from workbench.runs.folder import read_recipe, trust_run
+from workbench.runs.loaded_run import LoadedRun
 
 TASK_CODE = "task"
 """The key of a third-party task's files in a result's `read`."""
@@ -40,6 +41,23 @@ def find_task(name: str, *, trust: bool = False, run: Path | None = None) -> Dow
     own = [c for c in vars(module).values() if inspect.isclass(c) and c.__module__ == module.__name__]
     (task,) = (c for c in own if issubclass(c, DownstreamTask))
     return _task_of(task, name)
+
+
+def fitting_task(loaded: LoadedRun, place: Path) -> DownstreamTask[Any, Any]:
+    """The task that predicts with an objective of the run's own class.
+
+    Raises:
+        WorkbenchError: there is none, or there are several.
+    """
+    kinds = {type(placed.objective) for task in loaded.tasks.values() for placed in task.objectives}
+    rooms = {kind.__module__.partition(".")[0] for kind in kinds}
+    near = [find_task(name) for name, at in predicting_tasks().items() if at.partition(".")[0] in rooms]
+    fitting = [task for task in near if getattr(task, "objective", None) in kinds]
+    if len(fitting) == 1:
+        return fitting[0]
+    names = [task.name for task in fitting] or list(predicting_tasks())
+    what = "several heads that predict" if fitting else "no head that was fine-tuned for a task"
+    raise WorkbenchError(f"{place} has {what}; name the task: {', '.join(names)}")
 
 
 def note_own_code(task: DownstreamTask[Any, Any]) -> str:

@@ -13,12 +13,13 @@ import torch
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.scoring.asked import probable, questioned
 from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.task_options import ChooseScoring, ChooseTuning
+from workbench.evaluation.task_options import ChoosePredicting, ChooseScoring, ChooseTuning
 from workbench.metrics.ranks import rank_tallies, realistic_rank
 from workbench.objectives.multiple_choice import UNKNOWN, MultipleChoice
 from workbench.pretraining.objective import Objective
@@ -31,6 +32,7 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
 
     tuning = ChooseTuning
     scoring = ChooseScoring
+    predicting = ChoosePredicting
     objective: type[Objective] = MultipleChoice
     panels = ("workbench.evaluation.task_panels:chosen",)
 
@@ -63,6 +65,22 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
         return EvaluationItems(
             lines, {name: tally for name, tally in rank_tallies(ranks).items() if name in ("accuracy", "mrr")}
         )
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: Any) -> Sample:
+        choices = list(predicting.choice or sample.get("choices", ()))
+        if len(choices) < 2:
+            raise WorkbenchError(
+                f"input {sample['key']!r} has {len(choices)} choices; two or more are needed: --choice TEXT --choice "
+                "TEXT, or a record with `choices`"
+            )
+        own = {"choices": choices} | ({"choice_spans": []} if predicting.choice else {})
+        return {**questioned(sample, predicting), **own, "answer": 0}
+
+    def answered(self, objective: MultipleChoice, line: dict[str, Any], sample: Sample) -> dict[str, Any]:
+        """With the words of the choice, and the probability of each."""
+        chosen = sample["choices"][line["prediction"]]
+        own = {"key": line["key"], "prediction": line["prediction"], "choice": chosen}
+        return {**own, "probabilities": probable(line["scores"])}
 
     def baselines(
         self, run: EvaluatedRun, objective: MultipleChoice, made: GatheredTensors, samples: Iterable[Sample]

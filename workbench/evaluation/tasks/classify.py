@@ -17,12 +17,14 @@ from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import spoken_sequence, text_sequence
 from workbench.evaluation.finetuning.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
+from workbench.evaluation.options import Predicting
+from workbench.evaluation.scoring.asked import paired, with_probabilities
 from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning, LabelTuning
+from workbench.evaluation.task_options import ClassifyPredicting, ClassifyScoring, ClassifyTuning, LabelTuning
 from workbench.metrics.classes import by_class, class_counts, unknown_classes
 from workbench.objectives.classify import OTHER_SET, UNLABELLED, Classify
 from workbench.pretraining.objective import Objective
@@ -35,6 +37,7 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
 
     tuning: type[LabelTuning] = ClassifyTuning
     scoring = ClassifyScoring
+    predicting: type[Predicting] | None = ClassifyPredicting
     objective: type[Objective] = Classify
     panels = ("workbench.evaluation.task_panels:classified",)
 
@@ -90,6 +93,15 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
         for line, row in zip(lines, made["scores"].tolist() if "scores" in made else (), strict=False):
             line["scores"] = dict(zip(objective.classes, row, strict=True))
         return EvaluationItems(lines, objective.tallies(made))
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: Any) -> Sample:
+        objective = run.objective.objective
+        assert isinstance(objective, Classify)
+        any_class = {**sample.get("labels", {}), objective.label: next(iter(objective.classes))}
+        return {**paired(sample, predicting), "labels": any_class}
+
+    def answered(self, objective: Classify, line: dict[str, Any], sample: Sample) -> dict[str, Any]:
+        return with_probabilities(line)
 
     def baselines(
         self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]

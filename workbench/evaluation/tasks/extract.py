@@ -13,11 +13,12 @@ import torch
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.scoring.asked import questioned
 from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.task_options import ExtractScoring, ExtractTuning
+from workbench.evaluation.task_options import ExtractPredicting, ExtractScoring, ExtractTuning
 from workbench.metrics.answers import answer_tallies
 from workbench.objectives.span_extraction import SpanExtraction, answer_target
 from workbench.pretraining.objective import Objective
@@ -32,6 +33,7 @@ class SpanExtractionTask(ObjectiveTask[ExtractTuning, ExtractScoring]):
 
     tuning = ExtractTuning
     scoring = ExtractScoring
+    predicting = ExtractPredicting
     objective: type[Objective] = SpanExtraction
     panels = ("workbench.evaluation.task_panels:answered",)
 
@@ -54,11 +56,26 @@ class SpanExtractionTask(ObjectiveTask[ExtractTuning, ExtractScoring]):
         return len(targets["answer_count"]) if "answer_count" in targets else 0
 
     def predictions(self, objective: SpanExtraction, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
-        """A question an item, with the text that answers it ("" for none)."""
+        """A question an item, with the text that answers it ("" for none), its place in characters and how probable it
+        is."""
         texts, answers = answer_target(made)
-        both = zip(keys, answers, texts, strict=True)
-        lines = [{"key": key, "gold": right, "prediction": ours} for key, right, ours in both]
+        places, sure = made["place"].tolist(), made["confidence"].tolist()
+        each = zip(keys, answers, texts, places, sure, strict=True)
+        lines: list[dict[str, Any]] = [
+            {"key": key, "gold": right, "prediction": ours, "place": place, "score": score}
+            for key, right, ours, place, score in each
+        ]
         return EvaluationItems(lines, answer_tallies(texts, answers))
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: Any) -> Sample:
+        return {**questioned(sample, predicting, needed=True), "answers": [], "answer_spans": []}
+
+    def answered(self, objective: SpanExtraction, line: dict[str, Any], sample: Sample) -> dict[str, Any]:
+        """With the place of the answer, 0 and 0 for none, and its probability."""
+        start, end = line["place"]
+        return {"key": line["key"], "prediction": line["prediction"], "start": start, "end": end} | {
+            "probability": line["score"]
+        }
 
     def baselines(
         self, run: EvaluatedRun, objective: SpanExtraction, made: GatheredTensors, samples: Iterable[Sample]

@@ -15,11 +15,12 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.finetuning.inheritance import text_sequence
 from workbench.evaluation.finetuning.labels import check_varied, chosen_label
+from workbench.evaluation.scoring.asked import paired
 from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
-from workbench.evaluation.task_options import RegressScoring, RegressTuning
+from workbench.evaluation.task_options import RegressPredicting, RegressScoring, RegressTuning
 from workbench.metrics.correlations import number_tallies
 from workbench.objectives.regression import Regression, number_of
 from workbench.pretraining.objective import Objective
@@ -32,6 +33,7 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
 
     tuning = RegressTuning
     scoring = RegressScoring
+    predicting = RegressPredicting
     objective: type[Objective] = Regression
     panels = ("workbench.evaluation.task_panels:estimated",)
 
@@ -66,6 +68,11 @@ class RegressionTask(ObjectiveTask[RegressTuning, RegressScoring]):
         rows = zip(keys, gold.tolist(), predicted.tolist(), strict=True)
         lines = [{"key": key, "gold": right, "prediction": ours} for key, right, ours in rows]
         return EvaluationItems(lines, number_tallies(predicted, gold))
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: Any) -> Sample:
+        objective = run.objective.objective
+        assert isinstance(objective, Regression)
+        return {**paired(sample, predicting), "labels": {objective.label: 0.0}}
 
     def baselines(
         self, run: EvaluatedRun, objective: Regression, made: GatheredTensors, samples: Iterable[Sample]

@@ -20,7 +20,7 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
 from workbench.evaluation.scoring.stated_tags import stated_tags
-from workbench.evaluation.task_options import TagScoring, TagTuning
+from workbench.evaluation.task_options import TagPredicting, TagScoring, TagTuning
 from workbench.metrics.chunks import chunk_counts, chunks, tag_tallies
 from workbench.metrics.classes import by_class, unknown_classes
 from workbench.metrics.tag_schemes import OUTSIDE, SPANS, SchemeName, has_ends, in_iobes, scheme_of
@@ -37,6 +37,7 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
 
     tuning = TagTuning
     scoring = TagScoring
+    predicting = TagPredicting
     objective: type[Objective] = TokenClassification
     panels = ("workbench.evaluation.task_panels:tagged",)
 
@@ -84,7 +85,8 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
         return len(targets["gold"]) if "gold" in targets else 0
 
     def predictions(self, objective: TokenClassification, made: GatheredTensors, keys: list[str]) -> EvaluationItems:
-        """A text an item, with the tags of its words; `words` are their places in characters."""
+        """A text an item, with the tags of its words: `words` are their places in characters, `scores` how probable the
+        predicted tags are."""
         names, sizes = objective.names, made["words"].tolist()
         of_texts = [[names[tag] for tag in made[which].tolist()] for which in ("gold", "predicted")]
         ends = list(accumulate(sizes))
@@ -94,10 +96,29 @@ class TokenClassificationTask(ObjectiveTask[TagTuning, TagScoring]):
                 "gold": of_texts[0][end - size : end],
                 "prediction": of_texts[1][end - size : end],
                 "words": made["places"][end - size : end].tolist(),
+                "scores": made["confidence"][end - size : end].tolist(),
             }
             for end, size in zip(ends, sizes, strict=True)
         ]
         return EvaluationItems(lines, tag_tallies([x["prediction"] for x in lines], [x["gold"] for x in lines]))
+
+    def asked(self, run: EvaluatedRun, sample: Sample, predicting: Any) -> Sample:
+        return {**sample, "tags": []}
+
+    def answered(self, objective: TokenClassification, line: dict[str, Any], sample: Sample) -> dict[str, Any]:
+        """With the chunks that the tags spell, each with the mean probability of its words' tags."""
+        places, sure, text = line["words"], line["scores"], str(sample["text"])
+        found = [
+            {
+                "start": places[begin][0],
+                "end": places[end - 1][1],
+                "text": text[places[begin][0] : places[end - 1][1]],
+                "label": name,
+                "probability": sum(sure[begin:end]) / (end - begin),
+            }
+            for begin, end, name in chunks(line["prediction"])
+        ]
+        return {**super().answered(objective, line, sample), "chunks": found}
 
     def baselines(
         self, run: EvaluatedRun, objective: TokenClassification, made: GatheredTensors, samples: Iterable[Sample]
