@@ -376,7 +376,10 @@ def test_a_task_is_evaluated_without_a_word(place: Path, capsys: pytest.CaptureF
         (lambda: workbench.finetune("runs/tiny-text", "classify", "corpora/hours", seeds=2), "once for each seed"),
         (lambda: workbench.load("runs/tiny-text").encode([]), "no input is given"),
         (lambda: workbench.load("runs/tiny-text").generate("Oslo"), "cannot generate text"),
-        (lambda: workbench.load("runs/tiny-text").answer("photos/000.png", "what?"), "fine-tune it first"),
+        (
+            lambda: workbench.load("runs/tiny-text").predict("photos/000.png", "vqa", question="what?"),
+            "fine-tune it first",
+        ),
         (lambda: workbench.create_model("tiny-text", weights="runs/x"), "runs/x"),
         (lambda: workbench.load("bert-tiny"), r"is a recipe.* workbench.create_model\('bert-tiny'\) builds"),
         (lambda: workbench.load("runs/tiny-text").encode(Path("photos/000.png")), "reads no images, but text"),

@@ -265,21 +265,6 @@ class Model:
         return lines[0] if is_one(inputs) and len(lines) == 1 else lines
 
     @checked
-    def answer(self, image: Any, question: Question) -> tuple[str, float]:
-        """The most probable answer to a question about an image, and its probability.
-
-            >>> model.answer("photos/000.png", "what colour is it?")
-            ('...', 0...)
-
-        Raises:
-            WorkbenchError: the model was not fine-tuned with `vqa`.
-        """
-        vqa = library("vision.evaluation.vqa.answer_predictions", "vision", "answers about images")
-        (sample,) = samples_of(captioned(image, question))
-        found = vqa.answer_one(self._loaded, self.place, sample)
-        return found.answer, found.confidence
-
-    @checked
     def similarity(
         self, texts: Any, images: Any, *, objective: Name | None = None, batch_size: Count = 64
     ) -> np.ndarray:

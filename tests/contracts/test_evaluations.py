@@ -27,6 +27,7 @@ from workbench.corpora.shards.writer import ShardWriter
 from workbench.evaluation.options import Scoring
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.evaluation_items import read_items
+from workbench.evaluation.scoring.prediction import Predictor
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.task_finder import find_task
 from workbench.models.network import Network
@@ -264,6 +265,47 @@ def test_the_headline_follows_from_gold_and_prediction_alone(name: str, world: W
     assert computed
     for number, value in computed.items():
         assert value == pytest.approx(result.numbers[number], rel=1e-6, abs=1e-9), number
+
+
+RIGHT = frozenset({"labels", "tags", "answers", "answer_spans", "answer", "types"})
+"""The fields of samples that hold right answers."""
+APART = {"link-prediction", "retrieval"}
+"""Tasks whose questions are not the records of their test set; their own tests compare the two."""
+
+
+@over("evaluation")
+def test_a_prediction_is_that_of_an_evaluation_and_reads_no_right_answer(
+    name: str, world: World, result: Result, tmp_path: Path
+) -> None:
+    task: Any = find_task(cases_of("evaluation")[name].part)
+    if task.predicting is None or task.name in APART:
+        return
+    known = {field.name for field in fields(task.predicting)}
+    options = {option: value for option, value in world.options.items() if option in known}
+    predictor = Predictor.opened(task, task.predicting(run=world.run, batch_size=4, **options))
+    lines = {line["key"]: [] for line in result.predictions}
+    for line in predictor.of_corpus(asked_corpus(Corpus.open(world.corpus), tmp_path / "asked")):
+        lines.setdefault(line["key"], []).append(line["prediction"])
+    wanted: dict[str, list[Any]] = {key: [] for key in lines}
+    for line in result.predictions:
+        wanted[line["key"]].append(line["prediction"])
+    for key, values in wanted.items():
+        numbers = all(isinstance(value, float) for value in values)
+        assert not values or lines[key] == (pytest.approx(values, rel=1e-4, abs=1e-6) if numbers else values), key
+
+
+def asked_corpus(corpus: Corpus, folder: Path) -> Corpus:
+    """The corpus without the right answers."""
+    with ShardWriter(folder / "part-000000.tar", kind=corpus.kind) as writer:
+        for sample in corpus:
+            left = {field: value for field, value in sample.items() if field not in RIGHT}
+            if "questions" in left:
+                left["questions"] = [{**question, "answers": []} for question in left["questions"]]
+            kept = {field: value for field, value in left.items() if field not in ("key", "corpus", "draw")}
+            writer.add(str(sample["key"]), kept)
+    assert writer.info is not None
+    finish_corpus(folder, kind=corpus.kind, shards=[writer.info], provenance={}, about=corpus.manifest.about)
+    return Corpus.open(folder)
 
 
 def _mean(values: Iterable[float]) -> float:

@@ -70,9 +70,13 @@ class TaskCommands(Commands):
         return typer_app(self.command_of(find, options))
 
     def _unable(self, task: str) -> WorkbenchError:
-        able = {"tuning": "has nothing to train", "predicting": "predicts nothing of inputs without right answers"}
+        if self.which == "predicting":
+            return WorkbenchError(
+                f"the task {task} predicts nothing of inputs without right answers; allowed: "
+                f"{', '.join(self.entries)}. 'workbench generate RUN INPUT' writes texts"
+            )
         return WorkbenchError(
-            f"the task {task} {able[self.which]}; evaluate a run: workbench evaluate {task} RUN CORPUS"
+            f"the task {task} has nothing to train; evaluate a pretrained run: workbench evaluate {task} RUN"
         )
 
 

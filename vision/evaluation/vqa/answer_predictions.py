@@ -17,11 +17,10 @@ from vision.objectives.answers import Answers, AnswersHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.example_images import keep_image
 from workbench.evaluation.scoring.passes import forward_pass, sample_pass
 from workbench.evaluation.scoring.rank_shares import shared_groups
-from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
 
 EXAMPLES = 12
@@ -100,16 +99,6 @@ def answer(run: EvaluatedRun, samples: list[Sample], number: int = 0) -> list[Pr
         for one, chosen, sure in zip(forward.sequences, best, confidence, strict=True):
             found.append(PredictedAnswer(one.key, one.meta, answers[chosen], sure, places[one.key]))
     return found
-
-
-def answer_one(loaded: LoadedRun, place: Path, sample: Sample) -> PredictedAnswer:
-    """The most probable answer to the question of a sample (`workbench.Model.answer`).
-
-    Raises:
-        WorkbenchError: the run has no objective that answers.
-    """
-    wanted = f"fine-tune it first: workbench finetune vqa {place} CORPUS"
-    return answer(find_objective(loaded, place, Answers, wanted), [sample])[0]
 
 
 def _probabilities(logits: Tensor, head: AnswersHead) -> Tensor:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 import tempfile
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,7 +118,8 @@ class Predictor:
         preparing = library("workbench.api", "text", "raw files")
         kind = "image-text" if getattr(self.run.task.builder, "image", None) is not None else "text"
         with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
-            made = preparing.prepare(kind, inputs=[str(source)], output=f"{folder}/corpus")
+            with redirect_stdout(sys.stderr):  # where the lines go, only lines go
+                made = preparing.prepare(kind, inputs=[str(source)], output=f"{folder}/corpus")
             yield from self.of_corpus(made)
 
     def _linked(self, samples: list[Sample]) -> list[Sample]:
@@ -161,9 +164,17 @@ def linked(sample: Sample, linker: Any, min_score: float = 0.0) -> Sample:
 
 
 def write_lines(lines: Iterable[dict[str, Any]], write: Any) -> int:
-    """Write each line as JSON with `write`; returns their number."""
+    """Write each line as JSON with `write`, numbers with six digits; returns their number."""
     count = 0
     for line in lines:
-        write(json.dumps(line, ensure_ascii=False))
+        write(json.dumps(_short(line), ensure_ascii=False))
         count += 1
     return count
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _short(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value

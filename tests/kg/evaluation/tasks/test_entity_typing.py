@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import workbench
 from kg.evaluation.task_options import TypingScoring, TypingTuning
 from kg.evaluation.tasks.entity_typing import EntityTyping
 from kg.evaluation.typing.type_inventory import OPEN_ENTITY, read_inventory
@@ -251,3 +252,37 @@ def test_inventories(world: Path, tmp_path: Path) -> None:
             read_inventory(wanted, corpus)
     with pytest.raises(WorkbenchError, match="prepare a typing set"):
         read_inventory(None, Corpus.open(world / "facts"))
+
+
+def test_predictions_say_what_knowledge_was_read_of_texts_that_are_linked_on_the_way(
+    world: Path, make_run: Callable[..., Path], tmp_path: Path
+) -> None:
+    tree = fine_tune(
+        EntityTyping(),
+        TypingTuning(
+            run=make_run("tree"), corpus=str(world / "typing"), overrides=QUICK, output=tmp_path / "tree", epochs=0.1
+        ),
+    )
+    text = "loton and maville are old ."
+    model = workbench.load(tree)
+    found = model.predict(text, mention="maville")
+    assert found["knowledge"] == [
+        {"mention": [0, 5], "facts": ["country italy"]},
+        {"mention": [10, 17], "facts": ["country norway"]},
+    ]
+    assert model.predict(text, mention="maville", control="no-kg").keys() == {"key", "prediction", "probabilities"}
+    with pytest.raises(WorkbenchError, match="input '1' has no mention; say --mention WORDS"):
+        model.predict(text)
+    with pytest.raises(WorkbenchError, match="its text has no 'paris', which is to be its mention"):
+        model.predict(text, mention="paris")
+
+
+def test_predictions_name_the_entities_of_a_stream(world: Path, tuned: Path) -> None:
+    model = workbench.load(tuned)
+    (sample,) = model.link("we saw loville today .", linker=world / "graph")
+    found = model.predict({**sample, "mention": "loville"})
+    assert found["knowledge"] == [{"mention": [7, 14], "entity": "t0"}]
+    assert sum(found["probabilities"].values()) > 0
+    with pytest.raises(WorkbenchError, match=r"the transforms of .* name no graph, .*; give a linker"):
+        model.predict("we saw loville today .", mention="loville")
+    assert model.predict("we saw loville today .", mention="loville", linker=world / "graph") == found

@@ -8,16 +8,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kg.evaluation.task_options import LinkScoring
+from kg.evaluation.task_options import LinkPredicting, LinkScoring
 from kg.evaluation.tasks.link_prediction import LinkPrediction
 from kg.graph.store import GraphStore
 from kg.vectors.scores import VectorScores
 from kg.vectors.triple_ranks import link_prediction, rows_of
 from kg.vectors.vectors import GraphVectors, load_vectors, save_vectors
 from tests.contracts.cases import EvaluationCase, World
-from tests.kg.evaluation.graph_world import HELD_OUT, LONELY, make_graph_world, write_triples
+from tests.kg.evaluation.graph_world import HELD_OUT, LONELY, NAMES, make_graph_world, write_triples
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.scoring.prediction import Predictor
 from workbench.evaluation.scoring.result import Result
 
 
@@ -99,3 +100,40 @@ def test_what_does_not_fit_is_refused(world: Path, tmp_path: Path) -> None:
         save_vectors(GraphVectors(one.ids, one.vectors, one.relation_ids, one.relations, provenance), place)
         with pytest.raises(WorkbenchError, match=reported):
             scored(world, run=str(place))
+
+
+def asked(world: Path, *inputs: str, run: str = "v.safetensors", **options: Any) -> list[dict[str, Any]]:
+    predicting = LinkPredicting(run=world / run, graph=str(world / "graph"), **options)
+    return list(Predictor.opened(LinkPrediction(), predicting).of_inputs([*inputs]))
+
+
+def test_predicted_entities_have_the_ranks_of_the_evaluation(world: Path, tmp_path: Path) -> None:
+    """Without those that the graph states, which an evaluation filters out."""
+    (tmp_path / "asked.tsv").write_text("".join(f"{h}\t{r}\t?\n?\t{r}\t{t}\n" for h, r, t in HELD_OUT["test"]))
+    for run in ("v.safetensors", "run"):
+        found = asked(world, str(tmp_path / "asked.tsv"), run=run, best=100)
+        for line, (head, _, tail), tails, heads in zip(
+            scored(world, run).predictions, HELD_OUT["test"], found[::2], found[1::2], strict=True
+        ):
+            for asked_of, right, rank in ((tails, tail, line["tail_rank"]), (heads, head, line["head_rank"])):
+                others = [
+                    each["score"] for each in asked_of["prediction"] if not each["known"] and each["entity"] != right
+                ]
+                (mine,) = [each["score"] for each in asked_of["prediction"] if each["entity"] == right]
+                assert sum(score > mine + 1e-6 for score in others) <= rank - 1
+                assert rank <= 1 + sum(score >= mine - 1e-6 for score in others)
+    (best,) = asked(world, "t0, country, ?", best=1)
+    assert len(best["prediction"]) == 1
+    assert best["prediction"][0]["name"] == NAMES[best["prediction"][0]["entity"]]
+
+
+def test_a_question_that_is_none_is_refused(world: Path) -> None:
+    for text, message in {
+        "who knows": "is 'who knows'; allowed: the ids of an entity, a relation and an entity",
+        "t0, country, c0": "with \\? for one entity",
+        "t0, ?, c0": "with \\? for one entity",
+        "t99, country, ?": "t99",
+        "t0, cuontry, ?": "country",
+    }.items():
+        with pytest.raises(WorkbenchError, match=message):
+            asked(world, text)

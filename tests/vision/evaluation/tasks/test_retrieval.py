@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+import workbench
 from tests.contracts.cases import EvaluationCase, World
 from tests.contracts.test_families import made
 from tests.interop.worlds import tokenizer
@@ -447,3 +448,23 @@ def test_what_reads_no_images_is_refused_alike_by_evaluation_and_fine_tuning(tmp
         Vqa().open(VqaScoring(run=tmp_path, corpus="nothing"))
     with pytest.raises(WorkbenchError, match=reported):
         Retrieval().setup(RetrievalTuning(run=tmp_path, corpus="nothing", objective="itm"), recipe_at(tmp_path))
+
+
+def test_what_is_found_for_a_query_has_the_scores_of_the_evaluation(contract: World) -> None:
+    corpus = Corpus.open(contract.corpus)
+    wanted = scored(contract.run, corpus)
+    model = workbench.load(contract.run)
+    texts = model.predict(wanted.captions[:2], "retrieval", among=contract.corpus, best=3)
+    for line, row in zip(texts, matrix(wanted), strict=False):
+        best = sorted(zip(row.tolist(), [shown.key for shown in wanted.shown], strict=True), reverse=True)[:3]
+        assert [each["score"] for each in line["prediction"]] == pytest.approx([score for score, _ in best], abs=1e-5)
+        assert line["prediction"][0]["key"] in [key for score, key in best if score > best[0][0] - 1e-5]
+    (found,) = model.predict([corpus[0]["image"]], "retrieval", among=contract.corpus, best=2, batch_size=3)
+    column = sorted(matrix(wanted)[:, 0].tolist(), reverse=True)[:2]
+    assert [each["score"] for each in found["prediction"]] == pytest.approx(column, abs=1e-5)
+    assert found["prediction"][0]["caption"] in wanted.captions
+
+
+@pytest.fixture(scope="module")
+def contract(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return contract_world(tmp_path_factory.mktemp("contract"))
