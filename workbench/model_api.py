@@ -237,7 +237,7 @@ class Model:
     def predict(self, inputs: Any, task: Name | None = None, **options: Unpack[Predict]) -> Any:
         """What a fine-tuned head says of inputs without right answers: as `workbench predict`.
 
-            >>> load("runs/hours").predict("Oslo is a city")
+            >>> model.predict("Oslo is a city")
             {'key': '1', 'prediction': ..., 'probabilities': {...}}
 
         Args:

@@ -146,7 +146,7 @@ def graph_of(recipe: Recipe) -> str:
     found = next((step[GRAPH] for step in steps if isinstance(step.get(GRAPH), str)), None)
     if found is None:
         raise WorkbenchError(
-            f"the transforms of {recipe.name!r} name no graph, so nothing says which entities there are; give a "
+            f"the model {recipe.name!r} reads no graph, so nothing says which entities there are; give a "
             "linker: the folder of `workbench prepare linker`, or of a graph"
         )
     return str(found)
