@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from workbench.models.adapter import END, KEY_VALUES, LINEAR, AdapterPlace, LayerStates, NetworkEnd
+from workbench.models.adapter import END, KEY_VALUES, LINEAR, WEIGHTS, AdapterPlace, LayerStates, NetworkEnd
 from workbench.models.attention.call import attend
 from workbench.models.attention.key_values import KeyValueHook, KeyValues
 from workbench.models.context import Context
@@ -68,4 +68,4 @@ def _end() -> Adapted:
     return Adapted(NetworkEnd({"text": 8}, 2), given, lambda found: found["text"])
 
 
-MADE: dict[AdapterPlace, Callable[[], Adapted]] = {LINEAR: _linear, KEY_VALUES: _seen, END: _end}
+MADE: dict[AdapterPlace, Callable[[], Adapted]] = {LINEAR: _linear, WEIGHTS: _linear, KEY_VALUES: _seen, END: _end}

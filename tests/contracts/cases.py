@@ -106,7 +106,7 @@ class ScoreBiasCase(Case):
 class AdapterCase(Case):
     """An adapter, of one of the modules of `tests/contracts/adapter_places.py`."""
 
-    contracts = frozenset({"begins", "merge"})
+    contracts = frozenset({"begins", "changes", "merge"})
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def test_an_adapter_begins_as_nothing(name: str) -> None:
     assert torch.equal(changed(adapter, place, EVERY), unchanged(place))
 
 
-@over("adapter")
+@over("adapter", "changes")
 def test_an_adapter_changes_each_sequence_by_itself(name: str) -> None:
     adapter, place = adapted(name)
     found = changed(adapter, place, EVERY)
@@ -63,7 +63,12 @@ def test_all_of_an_adapter_learns(name: str) -> None:
 def test_an_adapter_is_merged_or_says_that_it_cannot_be(name: str) -> None:
     adapter, place = adapted(name)
     wanted = changed(adapter, place, EVERY)
-    if "merge" in case_of("adapter", name).excused:
+    excuse = case_of("adapter", name).excused.get("merge")
+    if excuse == "in part":
+        assert adapter.merge(place.module)  # says what is lost
+        torch.testing.assert_close(unchanged(place), wanted, rtol=0.05, atol=0.05)
+        return
+    if excuse is not None:
         with pytest.raises(WorkbenchError, match="cannot be exported"):
             adapter.merge(place.module)
         return

@@ -134,6 +134,10 @@ LIBRARY = {
     "bert-pkd": Same("Bert", {"num_hidden_layers": 6}),
     "tinybert": Same("Bert", TINY, pooled=False),
     "tinybert-task": Same("Bert", TINY),
+    "theseus": Same("Bert", {"num_hidden_layers": 6}),
+    "q8bert": Same("Bert", {}),
+    "movement": Same("Bert", {}, part=lambda network: numbers(network) - numbers(network.adapters)),
+    "layerdrop": Same("Roberta", ROBERTA, rows={**PADDING, "the only type": 1}, pooled=False),
     "minilm": Same("Bert", {**SMALL, "num_hidden_layers": 6}, pooled=False),
     "kg-bert": Same("Bert", {}),
     "libert": Same("Bert", {}),
@@ -180,7 +184,7 @@ LIBRARY = {
     ),
 }
 VOCABULARIES = {"clip": 49408, "luke": 50267, "k-bert": 21128, "e-bert": 28996, "coca": 64000}
-VOCABULARIES |= dict.fromkeys(("kepler", "sentilr", "k-adapter"), 50265)
+VOCABULARIES |= dict.fromkeys(("kepler", "sentilr", "k-adapter", "layerdrop"), 50265)
 
 
 def image_encoder(network: Network) -> int:

@@ -169,7 +169,7 @@ def export(
             merged.
     """
     chosen = loaded.model.network_name(network)
-    merge(loaded.model.network(chosen))
+    merged_away = merge(loaded.model.network(chosen))
     recipe, tokenizer = loaded.recipe, loaded.tokenizer
     given = {} if tokenizer is None else {"vocab_size": tokenizer.vocab_size}
     objectives = objectives_of(recipe, chosen)
@@ -184,6 +184,7 @@ def export(
     if tokenizer is not None:
         made = made._replace(config=with_special_ids(made.config, tokenizer, checkpoint_family.counts_padding))
     lost = [f"head {name}" for name in all_heads if head not in (None, name)]
+    lost += merged_away
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
     made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
     write_checkpoint_folder(folder, made)

@@ -11,7 +11,8 @@ from dataclasses import replace
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop.run_or_checkpoint import recipe_at
 from workbench.pretraining.task import DEFAULT_NETWORK
-from workbench.recipe.spec import Follower, InitFrom, NetworkSpec, Recipe, StoredNetwork
+from workbench.recipe.other_networks import StoredNetwork
+from workbench.recipe.spec import Follower, InitFrom, NetworkSpec, Recipe
 from workbench.runs.folder import trust_run
 from workbench.runs.names import is_run
 from workbench.runs.stored_run import fetched_run

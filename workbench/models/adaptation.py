@@ -59,19 +59,21 @@ def _matching(pattern: str, names: list[str], words: str, where: str) -> list[st
     return found
 
 
-def merge(network: Network) -> None:
-    """Merge the adapters of a network into its weights, and remove them.
+def merge(network: Network) -> list[str]:
+    """Merge the adapters of a network into its weights, and remove them. Returns in words what is lost.
 
     Raises:
         WorkbenchError: an adapter has no form as weights.
     """
+    lost: list[str] = []
     for adapters in network.adapters:
         assert isinstance(adapters, nn.ModuleDict)
         for name, adapter in adapters.items():
             module = network.get_submodule(name.replace(DOT, "."))
             assert isinstance(adapter, Adapter)
-            adapter.merge(module)
+            lost += filter(None, [adapter.merge(module)])
             hooks = module._forward_hooks
             for key in [key for key, hook in hooks.items() if getattr(hook, "__self__", None) is adapter]:
                 del hooks[key]
     network.adapters = nn.ModuleList()
+    return list(dict.fromkeys(lost))

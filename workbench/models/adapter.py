@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
+import torch
+import torch.nn.functional as F
 from annotated_types import MinLen
 from torch import Tensor, nn
 
@@ -77,6 +79,9 @@ LINEAR = AdapterPlace(
     ),
 )
 """Linear layers: `inputs` [rows, in_size], `outputs` [rows, out_size]."""
+
+WEIGHTS = AdapterPlace(nn.Linear, "linear map", lambda linear: {"linear": linear}, LINEAR.returns)
+"""Linear layers whose weights an adapter reads in another form (`WeightAdapter`)."""
 
 
 def _is_longer(found: Any, inputs: KeyValues, outputs: KeyValues) -> bool:
@@ -150,8 +155,9 @@ class Adapter(nn.Module):
             "cut itself (`cuts_at`); choose other targets, or set train.parallel.tensor: 1"
         )
 
-    def merge(self, module: Any) -> None:
-        """Merge the adapter into the weights of the module.
+    def merge(self, module: Any) -> str | None:
+        """Merge the adapter into the weights of the module. Returns in words what of its effect these cannot have, or
+        None.
 
         Raises:
             WorkbenchError: it has no form as weights.
@@ -164,3 +170,35 @@ class Adapter(nn.Module):
     def act(self, module: nn.Module, inputs: tuple[Any, ...], made: Any) -> Any:
         """A forward hook of the module: a method, so that a copy of the network calls its own copy of the adapter."""
         return call(self, "", self.adapts.returns, inputs[0], made)
+
+
+class WeightAdapter(Adapter):
+    """Base of adapters that read the weights of a linear layer in another form: pruned, rounded. The weights themselves
+    stay as they are, and are trained in a network with `adapted: trained`.
+
+    Args:
+        linear: the layer, which stays where it is in the network.
+    """
+
+    adapts = WEIGHTS
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.__dict__["_linear"] = (linear,)  # no child of its own
+
+    @property
+    def linear(self) -> nn.Linear:
+        found: nn.Linear = self.__dict__["_linear"][0]
+        return found
+
+    def weight(self) -> Tensor:
+        """The weights [out_size, in_size] that the layer computes with."""
+        raise NotImplementedError(f"{type(self).__name__} must define weight")
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return F.linear(inputs, self.weight(), self.linear.bias)
+
+    @torch.no_grad()
+    def merge(self, module: nn.Linear) -> str | None:
+        module.weight.copy_(self.weight())
+        return None

@@ -1,6 +1,7 @@
 """Adapters: bottleneck adapters (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247), low-rank
 adaptation (LoRA, Hu et al., arXiv:2106.09685, section 4.1), prefixes (prefix-tuning, Li and Liang, arXiv:2101.00190;
 P-tuning v2, Liu et al., arXiv:2110.07602), and a stack of layers (K-Adapter, Wang et al., arXiv:2002.01808, section 3).
+Pruned and rounded weights make a network smaller, and are trained with it (`adapted: trained`).
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 import torch
-from annotated_types import MinLen
+from annotated_types import Ge, Le, MinLen
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import CountOrZero, Dropout, Heads, Positive, Size, Word
-from workbench.models.adapter import END, KEY_VALUES, Adapter, LayerStates, States
+from workbench.core.options.bounds import CountOrZero, Dropout, Heads, Positive, Share, Size, SomeShare, Word
+from workbench.models.adapter import END, KEY_VALUES, Adapter, LayerStates, States, WeightAdapter
 from workbench.models.attention.key_values import KeyValues
 from workbench.models.blocks import LayerOptions, activation
 from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout, layout_of
-from workbench.models.tensor_cut import CutDim, TensorCuts
+from workbench.models.tensor_cut import CutDim, TensorCuts, is_spread
 from workbench.sequences.batch import Stream
 
 
@@ -225,3 +226,114 @@ class SideAdapter(Adapter):
         for number, layer in zip(self.after, self.layers, strict=True):
             side = layer(given.hidden[number][self.stream] + side, given.context)
         return {**made, self.stream: self.combine(torch.cat([made[self.stream], side], -1))}
+
+
+class PrunedAdapter(WeightAdapter):
+    """Weights of a linear layer of which only the best are kept, more and more over the run; the others count as 0.
+
+    What is best is, by `by`: `magnitude` the weights' size (Gordon et al., arXiv:2002.08307); `movement` a trained
+    score of each, through which the gradient of its mask goes straight (Sanh et al., arXiv:2005.07683, section 4);
+    `gate` the size of a trained factor of each block of inputs, such as a head (Michel et al., arXiv:1905.10650). The
+    kept share falls from 1 to `keep` as keep + (1 - keep) (1 - t)^3, with t from 0 at `since` to 1 at `until` (Zhu and
+    Gupta, arXiv:1710.01878). A fresh adapter keeps all.
+
+    Args:
+        keep: the share of weights, or of blocks, that are left.
+        since: the share of the run up to which all are kept.
+        until: the share of the run from which `keep` are left.
+        block: inputs of a block of `gate`; by default each is one.
+    """
+
+    def __init__(
+        self,
+        linear: nn.Linear,
+        by: Literal["magnitude", "movement", "gate"] = "magnitude",
+        keep: SomeShare = 0.5,
+        since: Share = 0.0,
+        until: SomeShare = 0.6,
+        block: Size = 1,
+    ) -> None:
+        super().__init__(linear)
+        if since >= until:
+            raise WorkbenchError(f"since = {since}, until = {until}; allowed: since below until")
+        if by == "gate" and linear.in_features % block:
+            raise WorkbenchError(f"block = {block} does not divide the {linear.in_features} inputs of a linear map")
+        self.by, self.keep, self.since, self.until, self.block = by, keep, since, until, block
+        shape = {"movement": linear.weight.shape, "gate": (linear.in_features // block,)}.get(by)
+        self.scores = None if shape is None else nn.Parameter(torch.ones(shape))
+        self.register_buffer("threshold", torch.tensor(-math.inf))
+        self.threshold: Tensor
+
+    def initialise(self, scale: float) -> None:
+        if self.scores is not None:
+            nn.init.constant_(self.scores, float(self.by == "gate"))
+
+    def no_weight_decay(self) -> set[str]:
+        return {"scores"}
+
+    def ranked(self) -> Tensor:
+        """The numbers of which the largest are kept."""
+        best: Tensor = self.linear.weight if self.scores is None else self.scores
+        return best.detach() if self.by == "movement" else best.detach().abs()
+
+    def weight(self) -> Tensor:
+        mask = (self.ranked() >= self.threshold).to(self.linear.weight)
+        if self.scores is None:
+            return self.linear.weight * mask
+        if self.by == "movement":
+            return self.linear.weight * (mask + self.scores - self.scores.detach())
+        return self.linear.weight * (self.scores * mask).repeat_interleave(self.block)
+
+    @torch.no_grad()
+    def after_step(self, update: Any) -> None:
+        """Find the threshold of the share that is kept now; it is a buffer, so a run resumes with it."""
+        if is_spread(self.linear.weight):
+            raise WorkbenchError("the adapter pruned ranks whole weights; set train.parallel.shard: none")
+        t = min(1.0, max(0.0, (update.progress - self.since) / (self.until - self.since)))
+        ranked = self.ranked().flatten()
+        dropped = min(round((1 - self.keep) * (1 - (1 - t) ** 3) * len(ranked)), len(ranked) - 1)
+        if dropped:
+            self.threshold.copy_(ranked.kthvalue(dropped + 1).values)
+
+
+class QuantisedAdapter(WeightAdapter):
+    """Rounding to integers of a linear layer's weights and inputs in training, through which gradients go straight
+    (Q8BERT, Zafrir et al., arXiv:1910.06188, section 3). x becomes round(x / s) s, cut to 2^(bits - 1) - 1 steps, with
+    s so that the largest number fits.
+
+    Weights have one s, or one for each output. Each row of the inputs has its own, found anew; the paper's is a moving
+    average over the run. Exported weights are rounded, and the inputs' rounding is lost.
+
+    Args:
+        bits: of an integer.
+        scales: of the weights: one for the `matrix`, or one for each `output`.
+        inputs: whether inputs are rounded, too.
+    """
+
+    def __init__(
+        self,
+        linear: nn.Linear,
+        bits: Annotated[int, Ge(2), Le(16)] = 8,
+        scales: Literal["matrix", "output"] = "matrix",
+        inputs: bool = True,
+    ) -> None:
+        super().__init__(linear)
+        self.bits, self.scales, self.inputs = bits, scales, inputs
+
+    def weight(self) -> Tensor:
+        return self.rounded(self.linear.weight, by_row=self.scales == "output")
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return super().forward(self.rounded(inputs, by_row=True) if self.inputs else inputs, outputs)
+
+    def rounded(self, values: Tensor, *, by_row: bool) -> Tensor:
+        """The nearest multiples of the scale of a matrix, or of each row."""
+        top = 2 ** (self.bits - 1) - 1
+        exact = values.detach()
+        largest = exact.abs().amax(-1, keepdim=True) if by_row else exact.abs().max()
+        scale = largest.clamp_min(torch.finfo(exact.dtype).tiny) / top
+        return values + ((exact / scale).round().clamp(-top, top) * scale - exact)
+
+    def merge(self, module: nn.Linear) -> str | None:
+        super().merge(module)
+        return f"the rounding of inputs to {self.bits} bits (adapter quantised)" if self.inputs else None

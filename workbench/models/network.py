@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from workbench.components.building import build, checked
 from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.keyed import digest
 from workbench.core.options.bounds import ComponentSpec, Epsilon, Repeats
 from workbench.core.options.values import check
 from workbench.models.adapter import LayerStates, NetworkEnd, States
@@ -23,6 +24,7 @@ from workbench.models.initialisation import check_parameters, initialise, scale_
 from workbench.models.layer_checks import STREAMS, rows_of_width
 from workbench.models.layers.tap import TapLayer
 from workbench.models.sharing import SharedStates
+from workbench.recipe.other_networks import Succession
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.batch import Batch, Stream
 
@@ -89,6 +91,53 @@ class Pooler(nn.Module):
         return rows if options.norm_eps is None else self.norm(rows)
 
 
+class LayerChance:
+    """The layers that run at a place of a stack in training: its own, none, or those of a predecessor.
+
+    What is drawn depends on the update, the layer and the seed alone. So it is the same in every micro-batch of an
+    update, on every rank, in a recomputation, and after the run has resumed.
+
+    Args:
+        drop: the probability with which a layer is left out.
+        succession: the options of layers in place of others.
+    """
+
+    def __init__(self, drop: float, succession: Succession | None, seed: int) -> None:
+        self.drop, self.succession, self.seed = drop, succession, seed
+        self.predecessor: Network | None = None
+
+    def layers(self, network: Network, number: int, progress: float) -> list[nn.Module]:
+        """Those of a place of the network."""
+        own = network.layers[number]
+        if self.drop and self._drawn("drop", number, progress) < self.drop:
+            return []
+        if self.succession is None or self.predecessor is None:
+            return [own]
+        start, until = self.succession.start, self.succession.until
+        if self._drawn("succession", number, progress) < start + (1 - start) * min(1.0, progress / until):
+            return [own]
+        each = len(self.predecessor.layers) // len(network.layers)
+        return list(self.predecessor.layers)[number * each : (number + 1) * each]
+
+    def follow(self, network: Network, predecessor: Network, where: str) -> None:
+        """Set the predecessor of a network.
+
+        Raises:
+            WorkbenchError: its layers are no multiple of the network's, or its streams have other widths.
+        """
+        ours, theirs = (len(each.layers) for each in (network, predecessor))
+        if theirs % ours or predecessor.sizes != network.sizes:
+            raise WorkbenchError(
+                f"{where}: {ours} layers of the widths {dict(network.sizes)} cannot succeed {theirs} of the widths "
+                f"{dict(predecessor.sizes)}; allowed: a multiple of the layers, and equal widths"
+            )
+        self.predecessor = predecessor
+
+    def _drawn(self, what: str, number: int, progress: float) -> float:
+        """Evenly distributed, from 0 to 1."""
+        return digest(self.seed, what, repr(progress), number) / 2.0**128
+
+
 class Network(nn.Module):
     """The stack that a recipe's `model` describes.
 
@@ -119,6 +168,7 @@ class Network(nn.Module):
             self.poolers[name] = Pooler(self.sizes[name], check(PoolerOptions, options, f"{where}.poolers.{name}"))
         self.end = NetworkEnd(self.sizes, len(self.layers))
         self.memory = spec.memory
+        self.chance = LayerChance(spec.layer_drop, spec.succeeds, given.get("seed", 0))
         self.adapters = nn.ModuleList()
         self.trained_whole = True
         self.checkpointing = False
@@ -229,8 +279,9 @@ class Network(nn.Module):
         changes = getattr(self.layers[layer], "changes", ())
         if context.keeps("keys") and changes and not any(len(hidden.get(name, ())) for name in changes):
             return hidden  # an encoder's, at the steps of its decoder
-        passed: States = call(self.layers[layer], "", STREAMS, hidden, context)
-        return passed
+        for chosen in self.chance.layers(self, layer, context.progress) if self.training else [self.layers[layer]]:
+            hidden = call(chosen, "", STREAMS, hidden, context)
+        return hidden
 
     def _begin(self, batch: Batch, context: Context, without: frozenset[str]) -> States:
         """The embedded rows of streams, without some; a stream that only the cache has gets no rows, so that layers can

@@ -35,6 +35,13 @@ def build_networks(recipe: Recipe, **given: Any) -> dict[str, Network]:
             adapt(networks[name], spec.adapt, spec.init_range, f"{where[name]}.adapt", spec.adapted == "trained")
         if spec.frozen:
             networks[name].freeze()
+    for name, spec in recipe.networks.items():
+        if spec.succeeds is not None:
+            place = f"{where[name]}.succeeds.predecessor"
+            others = {other: network for other, network in networks.items() if other != name}
+            if spec.succeeds.predecessor not in others:
+                raise unknown("network", spec.succeeds.predecessor, others, place)
+            networks[name].chance.follow(networks[name], others[spec.succeeds.predecessor], place)
     followers = {}
     for name, follower in recipe.followers.items():
         followers[name] = copied(networks[follower.follows])

@@ -19,6 +19,7 @@ from workbench.core.options.bounds import (
     ComponentSpec,
     Count,
     CountOrZero,
+    Dropout,
     EveryNth,
     Figure,
     FileName,
@@ -41,6 +42,7 @@ from workbench.core.options.bounds import (
     Word,
 )
 from workbench.recipe import foreign_names as elsewhere
+from workbench.recipe.other_networks import StoredNetwork, Succession
 
 Spec = dict[str, Any]
 NO_SEGMENTER = "none"
@@ -113,8 +115,10 @@ class NetworkSpec:
     generator.text.token}` uses a module of another network. A `frozen` network is never trained, and stays in
     evaluation mode while others are trained. With `scaled_residuals` the last linear map of each of N residual branches
     starts with `init_range / sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters are, and
-    the heads that read it; `adapted: trained` also trains the network. `memory` is the number of rows of each stream
-    that it keeps from the text before, in tasks with `order: continuous`.
+    the heads that read it; `adapted: trained` also trains the network. With `layer_drop` each layer is left out of an
+    update with this probability (LayerDrop, arXiv:1909.11556, section 3). `succeeds` trains layers in place of those of
+    a predecessor (`Succession`). `memory` is the number of rows of each stream that it keeps from the text before, in
+    tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, ComponentSpec], MinLen(1)]
@@ -128,6 +132,8 @@ class NetworkSpec:
     frozen: bool = False
     adapt: list[ComponentSpec] = field(default_factory=list)
     adapted: Literal["frozen", "trained"] = "frozen"
+    layer_drop: Dropout = 0.0
+    succeeds: Succession | None = None
 
     @property
     def pooler_options(self) -> dict[str, Spec]:
@@ -149,20 +155,6 @@ class NetworkSpec:
         mappings = [{"weights": e} if isinstance(e, str) else e for e in entries]
         stated = [e for e in mappings if not isinstance(e, Mapping) or e.get("weights", "") is not None]
         return {**value, "init_from": stated}
-
-
-@dataclass
-class StoredNetwork:
-    """A network as a run or a checkpoint has it: its architecture, its weights and those of its heads, never trained.
-    It teaches others, or stands in for their layers.
-
-    `network` names a network of a run that has several. `heads` maps our objectives that read it to those of the run;
-    by default they have the same names.
-    """
-
-    run: Place
-    network: Word | None = None
-    heads: dict[Word, Word] = field(default_factory=dict)
 
 
 @dataclass

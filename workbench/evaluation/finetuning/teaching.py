@@ -14,7 +14,8 @@ from typing import Any
 from workbench.core.errors import WorkbenchError
 from workbench.interop.run_or_checkpoint import recipe_at
 from workbench.pretraining.task import objective_name
-from workbench.recipe.spec import Recipe, Spec, StoredNetwork
+from workbench.recipe.other_networks import StoredNetwork
+from workbench.recipe.spec import Recipe, Spec
 from workbench.runs.stored_run import fetched_run
 
 TEACHER = "teacher"
