@@ -261,7 +261,7 @@ class PrunedAdapter(WeightAdapter):
         self.by, self.keep, self.since, self.until, self.block = by, keep, since, until, block
         shape = {"movement": linear.weight.shape, "gate": (linear.in_features // block,)}.get(by)
         self.scores = None if shape is None else nn.Parameter(torch.ones(shape))
-        self.register_buffer("threshold", torch.tensor(-math.inf))
+        self.register_buffer("threshold", torch.tensor(torch.finfo(torch.float32).min))
         self.threshold: Tensor
 
     def initialise(self, scale: float) -> None:

@@ -141,8 +141,8 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     poolers = {**{each: pooler_at(tuning.run, each) for each in setup.poolers}, **spec.pooler_options}
     start = [InitFrom(place_of(tuning.run))]
     streams = _with_images(spec.streams, setup.images)
-    alone = {"tie": own, "frozen": False, "succeeds": None}
-    made = dataclasses.replace(spec, streams=streams, init_from=start, **alone).with_poolers(poolers)
+    made = dataclasses.replace(spec, streams=streams, init_from=start, tie=own, frozen=False, succeeds=None)
+    made = made.with_poolers(poolers)
     for place in tuning.adapters or ():
         made = _with_adapters(made, name, place)
     return name, made
