@@ -74,6 +74,7 @@ COMMANDS = {
     ),
     "encode": Entry("workbench.cli.encoding:encode", "Compute vectors of texts or images with a trained model."),
     "generate": Entry("workbench.cli.generation:generate", "Generate texts with a trained model."),
+    "prune": Entry("workbench.cli.prune:prune", "Remove heads and rows that matter least: a smaller run."),
     "export": Entry(
         "workbench.cli.export:export", "Write a run's network as a checkpoint of Hugging Face or an original code base."
     ),
