@@ -20,20 +20,15 @@ from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import Count, Name, NotNegative, Question
-from workbench.core.options.command import options_from_python
 from workbench.core.options.path_options import path_here
 from workbench.core.options.values import check
 from workbench.core.packages import library
-from workbench.core.processes.distributed import World
-from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.encoding import AttentionMap, Encoder, TokenStates
 from workbench.evaluation.analysis.generation import Generator
 from workbench.evaluation.cloze import Guess, fill_masks
 from workbench.evaluation.scoring.evaluated_run import find_objective
 from workbench.evaluation.scoring.inputs import batches_of, captioned, images_of, is_one, samples_of, texts_of
-from workbench.evaluation.scoring.prediction import Predictor, graph_of, linked
-from workbench.evaluation.scoring.task_finder import find_task, fitting_task
-from workbench.evaluation.task_modules import predicting_tasks
+from workbench.evaluation.scoring.prediction import graph_of, linked, predictions
 from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
@@ -252,16 +247,7 @@ class Model:
         Raises:
             WorkbenchError: the model has no head for the task, or an input lacks what is asked about.
         """
-        found = find_task(task) if task is not None else fitting_task(self._loaded, self.place)
-        if found.predicting is None:
-            raise WorkbenchError(f"the task {found.name} predicts nothing; allowed: {', '.join(predicting_tasks())}")
-        kind = options_from_python(found.predicting, run=self.place, **options)
-        run = found.chosen(self._loaded, kind)
-        predictor = Predictor(found, run.on(World(device=self._device), kind.precision), kind)
-        if isinstance(inputs, Corpus):
-            return list(predictor.of_corpus(inputs))
-        samples = samples_of(inputs)[: kind.limit]
-        lines = list(predictor.lines(batches_of(samples, kind.batch_size)))
+        lines = predictions(self._loaded, self.place, self._device, inputs, task, options)
         return lines[0] if is_one(inputs) and len(lines) == 1 else lines
 
     @checked

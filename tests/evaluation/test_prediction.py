@@ -18,7 +18,7 @@ from workbench.cli.evaluation import predict
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.scoring.inputs import input_at
 
-TEXTS = ["a good film", "it was bad"]
+TEXTS = ["a good house", "it was bad"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_several_places_have_keys_of_their_own(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name in ("one.txt", "two.txt"):
-        (tmp_path / name).write_text("a good film\n")
+        (tmp_path / name).write_text("a good house\n")
     output = tmp_path / "out.jsonl"
     places = [str(tmp_path / "one.txt"), "it was bad", str(tmp_path / "two.txt")]
     with pytest.raises(SystemExit, match="0"):
@@ -74,12 +74,12 @@ def test_several_places_have_keys_of_their_own(
 
 
 def test_a_limit_and_the_second_text_count(world: World, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    (tmp_path / "lines.txt").write_text("a good film\nit was bad\n")
+    (tmp_path / "lines.txt").write_text("a good house\nit was bad\n")
     command = ["classify", str(world.run), str(tmp_path / "lines.txt"), "--limit", "1"]
     (alone,) = said(capsys, *command)
     (pair,) = said(capsys, *command, "--second", "it was bad")
     assert alone["probabilities"] != pair["probabilities"]
-    in_python = workbench.load(world.run).predict(("a good film", "it was bad"))
+    in_python = workbench.load(world.run).predict(("a good house", "it was bad"))
     assert pair["probabilities"] == pytest.approx(in_python["probabilities"], abs=1e-5)
 
 
@@ -97,8 +97,8 @@ def test_what_lacks_is_named(world: World, extracting: World, capsys: pytest.Cap
         ("classify", str(world.run)): "nothing is given to predict",
         ("generate", str(world.run), "a"): r"generate predicts nothing .*allowed: choose, classify",
         ("classify", str(world.run), "corpora/new"): "there is no file or folder corpora/new",
-        ("tag", str(world.run), "a film"): "no task with the objective token_classification",
-        ("extract", str(extracting.run), "a film"): "input '1' has no question; say --question TEXT",
+        ("tag", str(world.run), "a house"): "no task with the objective token_classification",
+        ("extract", str(extracting.run), "a house"): "input '1' has no question; say --question TEXT",
     }
     for words, message in cases.items():
         with pytest.raises((WorkbenchError, SystemExit)) as caught:
@@ -107,7 +107,7 @@ def test_what_lacks_is_named(world: World, extracting: World, capsys: pytest.Cap
     with pytest.raises(WorkbenchError, match="the task perplexity predicts nothing; allowed: choose, classify"):
         workbench.load(world.run).predict("a", "perplexity")
     with pytest.raises(WorkbenchError, match="no head that was fine-tuned for a task; name the task"):
-        workbench.load(world.without).predict("a film")
+        workbench.load(world.without).predict("a house")
 
 
 def test_an_answer_has_its_place_and_an_empty_text_none(extracting: World) -> None:

@@ -11,7 +11,7 @@ import typer
 from vision.choices import Ties, Way
 from vision.metrics.vqa_accuracy import Variant
 from workbench.core.options.bounds import Count, CountOrZero, Name, Place, Question
-from workbench.evaluation.options import BatchSize, Epochs, Predicting, Scoring, Tuning, WritingOptions, WritingScoring
+from workbench.evaluation.options import BatchSize, Epochs, Predicting, Scoring, TextDecoding, Tuning, WritingScoring
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 
@@ -259,7 +259,7 @@ class VqaPredicting(Predicting):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionPredicting(WritingOptions, Predicting):
+class CaptionPredicting(TextDecoding, Predicting):
     """A caption of each image, or of each clip of a video.
 
     Example:

@@ -121,7 +121,7 @@ class HeadSelection(TypedDict):
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadOptions:
+class HeadReading:
     """Options of commands that read a head of a run: which one, and how."""
 
     network: WhichNetwork = None
@@ -146,7 +146,7 @@ class HeadOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring(HeadOptions, MeasuringOptions):
+class Scoring(HeadReading, MeasuringOptions):
     """Options of an evaluation of a run. The docstring of a subclass is the help of its command."""
 
     overrides: Annotated[
@@ -156,7 +156,7 @@ class Scoring(HeadOptions, MeasuringOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predicting(HeadOptions):
+class Predicting(HeadReading):
     """Options of every `predict` command. The docstring of a subclass is the help of its command."""
 
     overrides: ClassVar[None] = None
@@ -208,7 +208,7 @@ def scoring_of(kind: type[MeasuringOptions], assignments: Sequence[str], **known
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritingOptions:
+class TextDecoding:
     """Options of commands that generate text with a fine-tuned run: how tokens are chosen."""
 
     max_new_tokens: Annotated[
@@ -231,5 +231,5 @@ class WritingOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WritingScoring(WritingOptions, Scoring):
+class WritingScoring(TextDecoding, Scoring):
     """Options of evaluations that generate text (translations, summaries, captions)."""

@@ -342,7 +342,7 @@ class ClassifyPredicting(PairPredicting):
 
     Examples:
 
-      workbench predict classify runs/sst2 "A warm and funny film." "It never begins."
+      workbench predict classify runs/sst2 "A warm and funny story." "It never begins."
 
       workbench predict classify runs/mnli "Ann sang." --second "Somebody made music."
 

@@ -111,7 +111,7 @@ class SentenceTreeTransform(LinkedTransform):
         return [] if self.branches is None else self.branches.texts_of(entity)
 
     def injected(self, sequence: Sequence) -> list[dict[str, Any]]:
-        """The branches of each mention, under a visible matrix: without one nothing tells them from the sentence."""
+        """The branches of each mention, under a visible matrix: without one they look like the sentence."""
         text = sequence.fields(self.stream)
         if self.branches is None or "branch" not in text:
             return []

@@ -37,7 +37,7 @@ def questioned(sample: Sample, predicting: Any, *, needed: bool = False) -> Samp
 
 
 def place_of(sample: Sample, field: str, given: str | None) -> tuple[int, int]:
-    """The place of a mention in a sample's text [start, end]: of the words that the command line gives, or the sample's
+    """The place of a mention in a sample's text [start, end]: of the words of the command line, or of the sample's
     own `field`, as words or as a place.
 
     Raises:

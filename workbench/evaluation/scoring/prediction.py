@@ -10,7 +10,7 @@ import json
 import logging
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ import torch
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.urls import is_url
+from workbench.core.options.command import options_from_python
 from workbench.core.packages import library
 from workbench.core.processes.distributed import World
 from workbench.corpora.corpus import Corpus
@@ -28,7 +29,10 @@ from workbench.evaluation.options import Predicting
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.inputs import IMAGE_SUFFIXES, batches_of, captioned, input_at, samples_of, text_lines
+from workbench.evaluation.scoring.task_finder import find_task, fitting_task
+from workbench.evaluation.task_modules import predicting_tasks
 from workbench.recipe.spec import Recipe
+from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
 from workbench.training.arithmetic import Arithmetic, autocast_dtype, computing, matmul_of
 
@@ -134,6 +138,29 @@ class Predictor:
             logger.info("texts without links are linked to %s", place)
             self._linker = library("kg.linking.linker", "kg", "links of entities").open_linker(place)
         return [linked(sample, self._linker) if "spans" not in sample else sample for sample in samples]
+
+
+def predictions(
+    loaded: LoadedRun, place: Path, device: torch.device, inputs: Any, task: str | None, options: Mapping[str, Any]
+) -> list[dict[str, Any]]:
+    """As `Predictor.lines` of inputs in Python, of a loaded run on its device.
+
+    Args:
+        inputs: a corpus, or what `samples_of` takes.
+        task: the name of the downstream task; by default the one that fits the run's heads.
+        options: those of the task's `predicting`.
+
+    Raises:
+        WorkbenchError: the run has no head for the task, or an input lacks what is asked about.
+    """
+    found = find_task(task) if task is not None else fitting_task(loaded, place)
+    if found.predicting is None:
+        raise WorkbenchError(f"the task {found.name} predicts nothing; allowed: {', '.join(predicting_tasks())}")
+    how = options_from_python(found.predicting, run=place, **options)
+    predictor = Predictor(found, found.chosen(loaded, how).on(World(device=device), how.precision), how)
+    if isinstance(inputs, Corpus):
+        return list(predictor.of_corpus(inputs))
+    return list(predictor.lines(batches_of(samples_of(inputs)[: how.limit], how.batch_size)))
 
 
 def graph_of(recipe: Recipe) -> str:
