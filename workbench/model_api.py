@@ -30,7 +30,7 @@ from workbench.evaluation.scoring.evaluated_run import find_objective
 from workbench.evaluation.scoring.inputs import batches_of, captioned, images_of, is_one, samples_of, texts_of
 from workbench.evaluation.scoring.prediction import graph_of, linked, predictions
 from workbench.generation.decoding import Decoding
-from workbench.interop.checkpoint_files import check_checkpoint_folder, family_of
+from workbench.interop.checkpoint_files import Also, check_checkpoint_folder, family_of
 from workbench.interop.checkpoint_writer import export
 from workbench.interop.init_from import initialise
 from workbench.objectives.mlm import Mlm
@@ -392,6 +392,8 @@ class Model:
         network: Name | None = None,
         stream: Name | None = None,
         objective: Name | None = None,
+        also: list[Also] | None = None,
+        pool: Name | None = None,
         trust: bool = False,
     ) -> Path:
         """Write a network as a Hugging Face folder of a checkpoint family; returns the folder.
@@ -400,7 +402,7 @@ class Model:
             ['config.json', 'model.safetensors', ..., 'tokenizer.json', 'tokenizer_config.json']
 
         Args:
-            network, stream, objective: as the options of `workbench export`.
+            network, stream, objective, also, pool: as the options of `workbench export`.
 
         Raises:
             WorkbenchError: the family cannot express the network (the message lists what differs), or the folder is the
@@ -410,7 +412,8 @@ class Model:
         check_checkpoint_folder(folder, self.place)
         allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
         own = replace(self._loaded, model=copy.deepcopy(self.torch))  # adapters are merged into what is written alone
-        export(own, folder, family, network=network, stream=stream, objective=objective, place=self.place)
+        which = {"network": network, "stream": stream, "objective": objective}
+        export(own, folder, family, **which, also=also or (), pool=pool, place=self.place)
         return folder
 
 

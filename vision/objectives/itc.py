@@ -29,6 +29,7 @@ from vision.sequences.matching import IMAGE, MATCHED, image_id, labelled
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Number, Size, Word
+from workbench.interop.sentence_modules import VectorLayers
 from workbench.pretraining.forward import HeadInputs, NetworkOutput
 from workbench.pretraining.objective import BatchTargets, GlobalBatchHead, LossOutput
 from workbench.sequences.batch import Batch
@@ -153,6 +154,12 @@ class ItcHead(ContrastHead):
     def vectors(self, read: NetworkOutput, stream: str) -> Tensor:
         """As `CommonSpace.forward`."""
         return self.space(read, stream)
+
+    def vector_layers(self, stream: str) -> VectorLayers:
+        """The layers of `vectors`, for an export."""
+        norm, linear = self.space.norms[stream], self.space.projections[stream]
+        assert isinstance(linear, nn.Linear)
+        return VectorLayers(self.space.pools[stream], norm if isinstance(norm, nn.LayerNorm) else None, linear)
 
     def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:
         vectors = {side: self.vectors(inputs.read(), stream) for side, stream in self.space.streams.items()}

@@ -12,7 +12,7 @@ from workbench.components.trust import allow
 from workbench.core.options.bounds import ComponentName, Word
 from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.terminal import Terminal
-from workbench.interop.checkpoint_files import check_checkpoint_folder, check_place, family_of
+from workbench.interop.checkpoint_files import Also, check_checkpoint_folder, check_place, family_of
 from workbench.runs.output_places import OutputFolder
 from workbench.runs.stored_run import StoredFolder
 
@@ -30,6 +30,11 @@ def export(
     objective: Annotated[
         Word | None, typer.Option(help="The objective whose head is exported, where several heads are of one kind.")
     ] = None,
+    also: Annotated[list[Also] | None, typer.Option(help="A library for which the folder gets files as well.")] = None,
+    pool: Annotated[
+        Word | None,
+        typer.Option(help="The vectors of sentence-transformers: mean, summary, or an objective with vectors (itc)."),
+    ] = None,
     trust: Trust = False,
 ) -> None:
     """Write a run's network as a checkpoint of Hugging Face or of an original code base.
@@ -43,6 +48,8 @@ def export(
       workbench export runs/uniter --as vision.uniter --output exported/uniter
 
       workbench export runs/two-encoders --stream text --as bert --output exported/text
+
+      workbench export runs/bert --as bert --also sentence-transformers --output exported/sentences
     """
     check_checkpoint_folder(output, run)
     family = family_of(family)
@@ -52,7 +59,8 @@ def export(
     from workbench.interop.run_or_checkpoint import load
 
     loaded = load(run, trust=trust)
-    exported = write(loaded, output, family, network=network, stream=stream, objective=objective, place=run)
+    which = {"network": network, "stream": stream, "objective": objective}
+    exported = write(loaded, output, family, **which, also=also or (), pool=pool, place=run)
     kind = exported.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(exported.tensors)} tensors of {escape(str(kind))}")

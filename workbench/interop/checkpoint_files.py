@@ -15,7 +15,7 @@ import hashlib
 import pickle
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from workbench.components.building import short_names
 from workbench.core.errors import WorkbenchError, unknown
@@ -39,11 +39,17 @@ PREFERRED = (WEIGHTS, INDEX, "weights.safetensors", "pytorch_model.bin")
 TORCH = (".bin", ".pt", ".pth")
 WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the weights in checkpoints of training programs, in addition to an optimizer's."""
-EXPORTED = (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE)
+IMAGES = "preprocessor_config.json"
+SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
+"""The files of sentence-transformers: the modules, the network's and the model's options."""
+EXPORTED = (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE, IMAGES, *SENTENCES)
 """The files that an export writes."""
 FOREIGN = (".json", ".safetensors", *TORCH, ".txt", ".model")
 """Suffixes of the files of a checkpoint: one of another name means that another program wrote the folder."""
 NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
+
+Also = Literal["sentence-transformers"]
+"""The libraries for which an export adds files to its own."""
 
 
 class CheckpointFiles(NamedTuple):

@@ -7,7 +7,7 @@ rules, must be the same bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,12 +17,13 @@ from torch import Tensor
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
-from workbench.interop.checkpoint_files import CONFIG, WEIGHTS, read_tensors
+from workbench.interop.checkpoint_files import CONFIG, IMAGES, SENTENCES, WEIGHTS, Also, read_tensors
 from workbench.interop.checkpoint_reader import make_family, spelt_tensors
 from workbench.interop.family import OWN, TIED, CheckpointFamily, FamilyConfig, checked_heads
 from workbench.interop.network_description import ModelDescription, differences, model_description, spelt_out
 from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
+from workbench.interop.sentence_modules import WITH, vector_layers, write_modules
 from workbench.interop.task_heads import HEADS, has_head, task_head, with_head
 from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
 from workbench.interop.weight_sources import family_files
@@ -35,7 +36,7 @@ from workbench.runs.names import is_run
 from workbench.runs.weights import save_tensors
 
 SHOWN = 12
-IMAGE, IMAGES = "image_processor", "preprocessor_config.json"
+IMAGE = "image_processor"
 
 
 class ExportedWeights(NamedTuple):
@@ -156,12 +157,15 @@ def export(
     network: str | None = None,
     stream: str | None = None,
     objective: str | None = None,
+    also: Collection[Also] = (),
+    pool: str | None = None,
     place: Path = Path("run"),
 ) -> ExportedWeights:
     """Write a network of a loaded run with its tokenizer as a Hugging Face folder; its adapters are merged into it.
 
     Args:
         objective: of several heads of one kind the one that is exported.
+        also, pool: other libraries that the folder gets files for, and the pooling of their vectors.
         place: of the run, for messages.
 
     Raises:
@@ -187,10 +191,16 @@ def export(
     lost += merged_away
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
     made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
+    streams = [stream] if stream is not None else [*spec.streams]
+    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}) if WITH in also else None
     write_checkpoint_folder(folder, made)
+    described = checkpoint_family.network(FamilyConfig(made.config))
     if tokenizer is not None:
-        described = checkpoint_family.network(FamilyConfig(made.config))
         write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
+    for name in (IMAGES, *SENTENCES):  # of an earlier export
+        (folder / name).unlink(missing_ok=True)
+    if layers is not None:
+        write_modules(folder, described.streams["text"], layers)
     images = _preprocessor(checkpoint_family, FamilyConfig(made.config), spec, recipe, chosen)
     if images is not None:
         write_text(folder / IMAGES, json.dumps(images, indent=2) + "\n")

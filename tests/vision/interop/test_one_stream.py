@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from sentence_transformers import SentenceTransformer
 from transformers import AutoModelForMaskedLM
 
-from tests.interop.worlds import photographs, recipe_file, tokenizer
+import workbench
+from tests.interop.worlds import WORDS, photographs, recipe_file, tokenizer
 from workbench.cli.export import export
 from workbench.core.errors import WorkbenchError
 from workbench.interop.checkpoint_writer import exported_weights
+from workbench.interop.sentence_modules import vector_layers
 from workbench.models.network import Network
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import NetworkSpec
@@ -57,7 +62,7 @@ def test_the_text_of_two_encoders_is_a_network_by_itself(
     with pytest.raises(WorkbenchError, match=f"the family {family}"):
         export(run, tmp_path / "out", family)
     export(run, tmp_path / "out", family, stream="text")
-    assert f"left out, as {family} has no such heads: mrfr" in " ".join(capsys.readouterr().out.split())
+    assert f"left out, as {family} has no form for it: head mrfr" in " ".join(capsys.readouterr().out.split())
     loaded = load(run)
     network, head = loaded.model.network(), loaded.model.heads["mlm"]
     theirs = AutoModelForMaskedLM.from_pretrained(tmp_path / "out").eval()
@@ -68,6 +73,22 @@ def test_the_text_of_two_encoders_is_a_network_by_itself(
         wanted = theirs(ids[None], output_hidden_states=True)
         torch.testing.assert_close(rows, wanted.hidden_states[-1][0], atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(head.logits(network, rows), wanted.logits[0], atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", ["first", "mean"])
+def test_sentence_transformers_has_the_vectors_of_the_common_space(
+    rows: str, tmp_path: Path, photo: Callable[[int], bytes]
+) -> None:
+    space = {"objective": "vision.itc", "size": 6, "norm": rows == "mean", "pool_text": rows}
+    file = recipe(tmp_path, "bert", photo(0))
+    run = pretrain(load_recipe(str(file), [f"tasks.it.objectives={json.dumps([space])}"]), tmp_path / "run")
+    with pytest.raises(WorkbenchError, match="reads image, text, and the library texts alone; pass --stream text"):
+        vector_layers(torch.nn.ModuleDict(), ["image", "text"], None, causal=False)
+    export(run, tmp_path / "out", "bert", stream="text", also=["sentence-transformers"])
+    texts = [" ".join(WORDS[:4]), WORDS[5]]
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(texts)
+    np.testing.assert_allclose(theirs, workbench.load(run).encode(texts), atol=1e-6)
+    assert theirs.shape == (2, 6)
 
 
 def test_a_stream_that_reads_another_one_is_no_network_by_itself() -> None:

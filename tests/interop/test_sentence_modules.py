@@ -1,0 +1,38 @@
+"""Exported folders as sentence-transformers opens them: equal vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import workbench
+from tests.evaluation.conftest import TEXTS, make_texts, pretrain_on
+from workbench.cli.export import export
+from workbench.core.errors import WorkbenchError
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return pretrain_on(make_texts(tmp_path_factory.mktemp("sentences")))
+
+
+@pytest.mark.parametrize("pool", ["mean", "summary"])
+def test_its_vectors_are_ours(run: Path, pool: str, tmp_path: Path) -> None:
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"], pool=pool)
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(theirs, workbench.load(run).encode(TEXTS, pool=pool), atol=2e-6)
+
+
+def test_a_later_export_leaves_none_of_its_files(run: Path, tmp_path: Path) -> None:
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"])
+    export(run, tmp_path / "out", "bert")
+    assert not (tmp_path / "out" / "modules.json").exists()
+
+
+def test_what_it_has_no_form_for_is_refused(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="--pool pooled: sentence-transformers has no form for it; allowed: mean"):
+        export(run, tmp_path / "out", "bert", also=["sentence-transformers"], pool="pooled")
+    assert not (tmp_path / "out").exists()
