@@ -392,7 +392,7 @@ class Model:
         network: Name | None = None,
         stream: Name | None = None,
         objective: Name | None = None,
-        also: list[Also] | None = None,
+        also: Also | None = None,
         pool: Name | None = None,
         trust: bool = False,
     ) -> Path:
@@ -413,7 +413,7 @@ class Model:
         allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
         own = replace(self._loaded, model=copy.deepcopy(self.torch))  # adapters are merged into what is written alone
         which = {"network": network, "stream": stream, "objective": objective}
-        export(own, folder, family, **which, also=also or (), pool=pool, place=self.place)
+        export(own, folder, family, **which, also=also, pool=pool, place=self.place)
         return folder
 
 

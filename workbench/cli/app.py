@@ -68,6 +68,9 @@ COMMANDS = {
         "workbench.cli.evaluation:predict", "Say what a fine-tuned run predicts of texts, images or corpora."
     ),
     "compare": Entry("workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items."),
+    "cost": Entry(
+        "workbench.cli.cost:cost", "Measure what networks cost: parameters, bytes, operations, latency, throughput."
+    ),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "downstream": Entry(
         "workbench.cli.downstream:list_tasks", "List the downstream tasks of finetune and evaluate, and their options."

@@ -30,7 +30,7 @@ def export(
     objective: Annotated[
         Word | None, typer.Option(help="The objective whose head is exported, where several heads are of one kind.")
     ] = None,
-    also: Annotated[list[Also] | None, typer.Option(help="A library for which the folder gets files as well.")] = None,
+    also: Annotated[Also | None, typer.Option(help="A library for which the folder gets files as well.")] = None,
     pool: Annotated[
         Word | None,
         typer.Option(help="The vectors of sentence-transformers: mean, summary, or an objective with vectors (itc)."),
@@ -60,7 +60,7 @@ def export(
 
     loaded = load(run, trust=trust)
     which = {"network": network, "stream": stream, "objective": objective}
-    exported = write(loaded, output, family, **which, also=also or (), pool=pool, place=run)
+    exported = write(loaded, output, family, **which, also=also, pool=pool, place=run)
     kind = exported.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(exported.tensors)} tensors of {escape(str(kind))}")

@@ -7,7 +7,7 @@ rules, must be the same bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -157,7 +157,7 @@ def export(
     network: str | None = None,
     stream: str | None = None,
     objective: str | None = None,
-    also: Collection[Also] = (),
+    also: Also | None = None,
     pool: str | None = None,
     place: Path = Path("run"),
 ) -> ExportedWeights:
@@ -165,7 +165,7 @@ def export(
 
     Args:
         objective: of several heads of one kind the one that is exported.
-        also, pool: other libraries that the folder gets files for, and the pooling of their vectors.
+        also, pool: another library that the folder gets files for, and the pooling of its vectors.
         place: of the run, for messages.
 
     Raises:
@@ -192,7 +192,7 @@ def export(
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
     made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
     streams = [stream] if stream is not None else [*spec.streams]
-    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}) if WITH in also else None
+    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}) if also == WITH else None
     write_checkpoint_folder(folder, made)
     described = checkpoint_family.network(FamilyConfig(made.config))
     if tokenizer is not None:

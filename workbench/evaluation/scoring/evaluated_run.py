@@ -32,6 +32,8 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.arithmetic import autocast_dtype
 
 logger = logging.getLogger(__name__)
+NETWORK_ALONE = "network"
+"""The name in the place of an objective's, where a network is read without a head."""
 
 
 class OpenedRun(Protocol):
@@ -113,7 +115,8 @@ class EvaluatedRun:
         """The components in use: of the task as it was built, its evaluating builder, the network and the head."""
         task = self.loaded.tasks[self.task.name].evaluating()
         objectives = [placed.objective for placed in self.acting]
-        modules = [part for module in (self.network, self.head) for part in components_within(module)]
+        heads = [self.head] if self.objective.name in self.loaded.model.heads else []
+        modules = [part for module in (self.network, *heads) for part in components_within(module)]
         return [task.builder, *task.transforms, *objectives, *modules]
 
     def trained_on(self) -> list[Sample] | None:
@@ -260,6 +263,28 @@ def find_fitting_objective(
     check_control(control, found[0].parts, str(run))
     loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     return found[0]
+
+
+def find_network(
+    loaded: LoadedRun, run: Path, *, task: str | None = None, network: str | None = None, control: str | None = None
+) -> EvaluatedRun:
+    """A network alone, without any head of ours, in the first task that reads it, on the GPU where there is one.
+
+    Args:
+        task: the name of the task that makes the sequences.
+        network: the network's name, where there are several.
+
+    Raises:
+        WorkbenchError: no such task or network, several networks and none named, or a control that nothing supports.
+    """
+    name = loaded.model.network_name(network)
+    tasks = [each.evaluating() for each in of_task(loaded, run, task).tasks.values()]
+    reading = [each for each in tasks if any(placed.network == name for placed in each.objectives)]
+    alone = TaskObjective(Objective(), NETWORK_ALONE, network=name)
+    found = EvaluatedRun(loaded, next(iter([*reading, *tasks])), alone, run)
+    check_control(control, found.parts, str(run))
+    loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
+    return found
 
 
 def of_task(loaded: LoadedRun, run: Path, task: str | None) -> LoadedRun:

@@ -70,11 +70,12 @@ class DocumentBuilder(Builder):
         self.fill(self.capacity, chars_per_token)
 
     @classmethod
-    def like(cls, builder: Builder) -> DocumentBuilder:
-        """A builder of single texts with the frame and visibility of another builder (`prefix`: `bidirectional`)."""
+    def like(cls, builder: Builder, max_length: int | None = None) -> DocumentBuilder:
+        """A builder of single texts with the frame and visibility of another builder (`prefix`: `bidirectional`), and
+        with its `max_length` or another one."""
         frame = builder.frame
         alone: VisibilityAlone = "bidirectional" if frame.visibility == "prefix" else frame.visibility
-        return cls(builder.tokenizer, builder.max_length, *frame.roles, visibility=alone)
+        return cls(builder.tokenizer, max_length or builder.max_length, *frame.roles, visibility=alone)
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         encoded = self.tokenizer.encode_batch([sample_text(sample) for sample in samples])

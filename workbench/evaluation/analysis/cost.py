@@ -1,0 +1,256 @@
+"""What a network costs: parameters, bytes, operations, time. `workbench cost`.
+
+Times are those of forward passes in evaluation mode, after passes that are not counted. A median and a ninetieth
+percentile are of single batches, so they hold for this machine and its load: compare networks in one command, which
+takes turns.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.packages import WEIGHTS as IN_PACKAGES
+from workbench.core.packages import located
+from workbench.corpora.corpus import Corpus
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_network
+from workbench.evaluation.scoring.passes import sample_pass
+from workbench.interop.run_or_checkpoint import load, name_at
+from workbench.models.attention.call import use_kernel
+from workbench.parallel.sharded_table import count_parameters
+from workbench.pretraining.forward import read
+from workbench.pretraining.window_lengths import window_of
+from workbench.runs.metrics_file import read_results
+from workbench.runs.names import FROZEN, MODEL, MODEL_PIECES, TABLES, is_run
+from workbench.sequences.batch import Batch, collate
+from workbench.sequences.builders.document import DocumentBuilder
+from workbench.sequences.sequence import Sequence as TokenSequence
+from workbench.training.metrics import Operations
+
+WEIGHTS = ("*.safetensors", "*.bin")
+WARM_UP = 2
+AS_READ = "as read"
+"""In the place of a length: sequences of a corpus, as the run's task makes them."""
+
+
+@dataclass(frozen=True)
+class PassCost:
+    """The cost of forward passes of batches of one size and length.
+
+    Attributes:
+        length: tokens of each sequence, or `as read`.
+        operations: of a sequence, of matrix products and attention.
+        milliseconds, slow: the median and the ninetieth percentile of a batch.
+        memory: bytes that a pass takes at its peak beyond the weights (on a GPU; else None).
+    """
+
+    length: int | str
+    batch: int
+    operations: float
+    milliseconds: float
+    slow: float
+    memory: int | None = None
+
+    @property
+    def per_second(self) -> float:
+        """Sequences per second."""
+        return 1000 * self.batch / self.milliseconds
+
+
+@dataclass(frozen=True)
+class NetworkCost:
+    """The costs of a network: `parameters`, of which `in_layers` without the tables of tokens; `disk` is bytes."""
+
+    place: str
+    network: str
+    parameters: int
+    in_layers: int
+    disk: int
+    device: str
+    threads: int
+    precision: str
+    passes: list[PassCost] = field(default_factory=list)
+    results: dict[str, float] = field(default_factory=dict)
+
+    def record(self) -> dict[str, Any]:
+        """As plain values."""
+        return asdict(self)
+
+
+@dataclass
+class _Timed:
+    """A batch of a network, and the seconds of its passes."""
+
+    run: EvaluatedRun
+    length: int | str
+    batch: Batch
+    seconds: list[float] = field(default_factory=list)
+    operations: float = 0.0
+    memory: int | None = None
+
+    @torch.inference_mode()
+    def pass_once(self, counted: bool) -> None:
+        device = self.run.world.device
+        begin = time.perf_counter()
+        read(self.run.network, self.batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        if counted:
+            self.seconds.append(time.perf_counter() - begin)
+
+    @torch.no_grad()  # in inference mode a linear layer is one operation without a formula
+    def count(self) -> None:
+        """Operations, and on a GPU the memory at its peak."""
+        device = self.run.world.device
+        with Operations() as counter, use_kernel("padded"):
+            read(self.run.network, self.batch)
+        self.operations = counter.total / self.batch.size
+        if device.type == "cuda":
+            before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+            self.pass_once(counted=False)
+            self.memory = torch.cuda.max_memory_allocated(device) - before
+
+    @property
+    def cost(self) -> PassCost:
+        times = [1000 * each for each in self.seconds]
+        middle, slow = statistics.median(times), float(np.percentile(times, 90))
+        return PassCost(self.length, self.batch.size, self.operations, middle, slow, self.memory)
+
+
+def costs(
+    places: Sequence[Path],
+    *,
+    corpus: Corpus | None = None,
+    lengths: Sequence[int] = (32, 128),
+    batches: Sequence[int] = (1, 32),
+    rounds: int = 10,
+    network: str | None = None,
+    precision: str = "float32",
+    trust: bool = False,
+) -> list[NetworkCost]:
+    """The costs of networks, whose batches take turns.
+
+    Args:
+        corpus: what is read; by default texts of the tokenizer's own words, cut to `lengths` tokens.
+        batches: sequences at once.
+        rounds: passes of each batch.
+
+    Raises:
+        WorkbenchError: a place holds no network, one that reads more than a text without a corpus, or one with fewer
+            positions than a length.
+    """
+    runs = [_opened(place, network, precision, trust) for place in places]
+    timed = [[*_batches(run, corpus, lengths, batches)] for run in runs]
+    for each in (one for of_run in timed for one in of_run):
+        each.count()
+    for number in range(WARM_UP + rounds):
+        for each in (one for of_run in timed for one in of_run):
+            each.pass_once(counted=number >= WARM_UP)
+    return [_cost(run, [one.cost for one in of_run], precision) for run, of_run in zip(runs, timed, strict=True)]
+
+
+def _opened(place: Path, network: str | None, precision: str, trust: bool) -> EvaluatedRun:
+    run = find_network(load(place, trust=trust), place, network=network)
+    return run.on(run.world, precision)
+
+
+def _cost(run: EvaluatedRun, passes: list[PassCost], precision: str) -> NetworkCost:
+    tables = sum(each.numel() for name, each in run.network.named_parameters() if name.startswith("embeddings."))
+    whole, device = count_parameters(run.network), run.world.device
+    results = read_results(run.folder) if is_run(run.folder) else []
+    numbers = {f"{r['task']}/{name}": value for r in results for name, value in [*r["numbers"].items()][:1]}
+    return NetworkCost(
+        name_at(run.folder), run.objective.network, whole, whole - tables, _bytes_of_weights(run),
+        torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu", torch.get_num_threads(), precision,
+        passes, numbers,
+    )  # fmt: skip
+
+
+def _bytes_of_weights(run: EvaluatedRun) -> int:
+    """Of the files that the weights of all networks and heads are read from."""
+    if not is_run(run.folder):
+        place = located(run.folder, IN_PACKAGES)
+        folder = place if place.is_dir() else place.parent
+        return sum(file.stat().st_size for pattern in WEIGHTS for file in folder.glob(pattern))
+    checkpoint = Path(run.checkpoint)
+    files = [checkpoint / MODEL, run.folder / FROZEN]
+    files += [file for part in (MODEL_PIECES, TABLES) for file in (checkpoint / part).rglob("*")]
+    return sum(file.stat().st_size for file in files if file.is_file())
+
+
+def _batches(
+    run: EvaluatedRun, corpus: Corpus | None, lengths: Sequence[int], batches: Sequence[int]
+) -> Iterator[_Timed]:
+    device = run.world.device
+    made: list[tuple[int | str, list[TokenSequence]]]
+    if corpus is not None:
+        window, size = window_of(run.task, [corpus]), max(batches)
+        groups = sample_pass([corpus], size=size, unit=run.task.builder.unit, window=window, limit=size)
+        made = [(AS_READ, [sequence for group in groups for sequence in run.task.sequences(group)])]
+    else:
+        made = [(length, _texts(run, length, max(batches))) for length in lengths]
+    for length, sequences in made:
+        if not sequences:
+            raise WorkbenchError(f"{run.folder}: nothing of the corpus makes a sequence; take another one")
+        for size in batches:
+            yield _Timed(run, length, collate([*islice(cycle(sequences), size)]).to(device))
+
+
+def _texts(run: EvaluatedRun, length: int, count: int) -> list[TokenSequence]:
+    """Sequences of exactly `length` tokens, of words of the tokenizer.
+
+    Raises:
+        WorkbenchError: the network has no such positions, or reads more than a text.
+    """
+    if [*run.network.sizes] != ["text"]:
+        raise WorkbenchError(
+            f"{run.folder} reads the streams {', '.join(run.network.sizes)}; say on which records it is measured: "
+            "--corpus CORPUS"
+        )
+    positions = getattr(run.network.embeddings["text"], "max_positions", None)
+    if positions and length > positions:
+        raise WorkbenchError(f"{run.folder} has {positions} positions; allowed: --length of at most {positions}")
+    vocabulary = run.tokenizer.tokens(range(run.tokenizer.vocab_size))
+    words = [token for token in vocabulary if token.isalpha()] or ["a"]
+    builder = DocumentBuilder.like(run.task.builder, length)
+    text = " ".join(islice(cycle(words), 4 * length * count))
+    task = run.task.with_builder(builder)
+    made = task.sequences([{"key": "words", "draw": (0, 0, 0), "text": text}])
+    return [each for each in made if each.length("text") == length][:count]
+
+
+def tables(found: Sequence[NetworkCost]) -> list[Table]:
+    """The costs for people: networks, and their passes."""
+    networks = Table(title=f"networks ({found[0].device}, {found[0].threads} threads, {found[0].precision})")
+    tasks = list(dict.fromkeys(name for each in found for name in each.results))
+    for column in ("", "parameters", "without tables", "MB on disk", *tasks):
+        networks.add_column(column, justify="left" if not column else "right")
+    for each in found:
+        numbers = [f"{each.results[name]:.4g}" if name in each.results else "" for name in tasks]
+        networks.add_row(each.place, f"{each.parameters:,}", f"{each.in_layers:,}", f"{each.disk / 1e6:,.1f}", *numbers)
+    passes = Table(title="forward passes: million operations a sequence, milliseconds a batch, sequences per second")
+    for column in ("", "tokens", "batch", "Mop", "ms", "p90", "per s", "MB"):
+        passes.add_column(column, justify="left" if not column else "right")
+    for each in found:
+        for one in each.passes:
+            times = (f"{one.milliseconds:.2f}", f"{one.slow:.2f}", f"{one.per_second:,.1f}")
+            memory = "" if one.memory is None else f"{one.memory / 1e6:,.1f}"
+            passes.add_row(each.place, str(one.length), str(one.batch), f"{one.operations / 1e6:,.1f}", *times, memory)
+    return [networks, passes]
+
+
+def written(found: Sequence[NetworkCost]) -> str:
+    """The costs as JSON."""
+    return json.dumps([each.record() for each in found], indent=1) + "\n"
