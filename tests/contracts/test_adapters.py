@@ -64,7 +64,7 @@ def test_an_adapter_is_merged_or_says_that_it_cannot_be(name: str) -> None:
     adapter, place = adapted(name)
     wanted = changed(adapter, place, EVERY)
     excuse = case_of("adapter", name).excused.get("merge")
-    if excuse == "in part":
+    if excuse is not None and excuse.startswith("in part"):
         assert adapter.merge(place.module)  # says what is lost
         torch.testing.assert_close(unchanged(place), wanted, rtol=0.05, atol=0.05)
         return

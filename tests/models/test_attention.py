@@ -96,6 +96,7 @@ def test_a_layout_made_per_call_gets_no_masks_of_an_earlier_one(kernel: str, pla
         torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.long  # a kernel is compiled
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_dropout_keeps_the_mean(kernel: str, plain_batch: Batch) -> None:
     """Over many draws the mean of the dropped-out result is the result without dropout, and single draws differ."""

@@ -5,6 +5,7 @@ The end of a network is a module of its own, so that an adapter can read the sta
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
@@ -172,7 +173,7 @@ class Adapter(nn.Module):
         return call(self, "", self.adapts.returns, inputs[0], made)
 
 
-class WeightAdapter(Adapter):
+class WeightAdapter(Adapter, ABC):
     """Base of adapters that read the weights of a linear layer in another form: pruned, rounded. The weights themselves
     stay as they are, and are trained in a network with `adapted: trained`.
 
@@ -191,9 +192,9 @@ class WeightAdapter(Adapter):
         found: nn.Linear = self.__dict__["_linear"][0]
         return found
 
+    @abstractmethod
     def weight(self) -> Tensor:
         """The weights [out_size, in_size] that the layer computes with."""
-        raise NotImplementedError(f"{type(self).__name__} must define weight")
 
     def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         return F.linear(inputs, self.weight(), self.linear.bias)
