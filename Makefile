@@ -44,7 +44,7 @@ demo: $(INSTALLED)
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 
 test: $(INSTALLED)
-	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(GATE)
+	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(GATE) --budget 2
 
 test-all: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(PARALLEL)

@@ -152,7 +152,7 @@ def test_killed_ranks_restart(
     equals_the_uninterrupted(launch, recipe, tmp_path / "killed")
 
 
-@pytest.mark.scale
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", [1, 2])
 @pytest.mark.parametrize("kind", ["static", "c10d"])
 @pytest.mark.parametrize("seed", range(5))

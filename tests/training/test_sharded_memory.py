@@ -27,7 +27,7 @@ def large(tree: dict[str, Any]) -> None:
 
 def few(tree: dict[str, Any]) -> None:
     tree["train"] |= {"max_steps": 3, "save_every": 0, "global_batch_size": 4, "micro_batch_size": 1}
-    tree["train"] |= {"lr": 1e-4, "lr_schedule": {"lr_schedule": "constant"}}
+    tree["train"] |= {"lr": 1e-4, "lr_schedule": {"lr_schedule": "constant"}, "precision": "float32"}
 
 
 def on_ranks(size: int, recipes: list[Path], run: Path, mib: int, *overrides: str) -> tuple[list[int], str]:
