@@ -51,7 +51,7 @@ TESTS = {
 """The tests that run against the mutants of a module, in this order."""
 
 MUTANTS = [
-    Mutant(STEP, "self.factor[label] / count if count else 0.0", "self.factor[label] if count else 0.0"),
+    Mutant(STEP, "factor / counts[label] if counts[label] else 0.0", "factor if counts[label] else 0.0"),
     Mutant(STEP, "hold_back(self.optimizer, step)", "pass"),
     Mutant(STEP, "self.root.after_step(step + 1, stepped.kept_of(present))", "stepped.kept_of(present)"),
     Mutant(STEP, "self.root.remembered.commit()", "self.root.remembered.forget()"),

@@ -94,6 +94,7 @@ def declared() -> tuple[set[str], set[str]]:
     return needed, extra
 
 
+@pytest.mark.long
 def test_imported_packages_are_declared_and_dependencies_are_imported() -> None:
     imported = {name.split(".")[0] for path in modules().values() for name in imports(path)}
     known = packages_distributions()

@@ -33,17 +33,17 @@ def test_a_case_above_the_budget_fails_unless_it_is_marked(monkeypatch: pytest.M
     monkeypatch.setattr(processor_time, "pace", lambda: 1.0)
     assert outcome(1.9).outcome == "passed"
     assert outcome(2.0 * CLEAR - 0.1).outcome == "passed"
-    failed = outcome(4.1)
+    failed = outcome(6.1)
     assert failed.outcome == "failed"
-    assert "4.1 s of processor time; allowed in `make test`: 2. Make the case smaller" in failed.longrepr
+    assert "6.1 s of processor time; allowed in `make test`: 2. Make the case smaller" in failed.longrepr
     assert [mark for mark in (*SUITES, "long") if outcome(9.0, mark=mark).outcome == "failed"] == []
     assert outcome(9.0, budget=0.0).outcome == "passed"
 
 
 def test_a_slower_processor_has_a_larger_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor_time, "pace", lambda: 1.5)
-    assert outcome(5.9).outcome == "passed"
-    assert "allowed in `make test`: 2 x 1.5, as this processor is slower" in outcome(6.1).longrepr
+    assert outcome(8.9).outcome == "passed"
+    assert "allowed in `make test`: 2 x 1.5, as this processor is slower" in outcome(9.1).longrepr
 
 
 def test_processes_count_while_they_run_and_when_they_have_ended() -> None:

@@ -143,6 +143,7 @@ def test_a_refusal_takes_a_second(folder: Path, record_property: Any) -> None:
     assert seconds < FACTOR, seconds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("words", "rank", "lines"), [("", "0", 1), ("", "1", 0), ("--help", "0", 0)])
 def test_what_loads_torch_says_so_once(folder: Path, words: str, rank: str, lines: int) -> None:
     """`show alignment` is imported with torch, also for its help."""

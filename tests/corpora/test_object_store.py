@@ -308,7 +308,7 @@ def test_indexes_of_older_corpora_are_fetched_side_by_side(store: Any, tmp_path:
     manifest.write(Path(local.place))
     url = upload(local.place, "older")
     expected = Reader([(Corpus.open(local.place), 1.0)], seed=0, lanes=1, micro_batch_size=8, unit="text", window=40)
-    proxy.misbehave("slow0.2", ".index")
+    proxy.misbehave("slow2", ".index")
     reader = Reader([(Corpus.open(url), 1.0)], seed=0, lanes=1, micro_batch_size=8, unit="text", window=40)
     assert 2 <= proxy.most_at_once <= THREADS + 1
     assert len(proxy.gets(".index")) == 24

@@ -68,6 +68,7 @@ def test_a_job_waits_for_what_it_reads_and_for_others_that_write_the_same_output
     assert _ready([fourth], [second]) is None
 
 
+@pytest.mark.long
 def test_jobs_side_by_side_keep_their_logs(tmp_path: Path) -> None:
     printed = io.StringIO()
     jobs = [job("recipes", output="recipes"), job("evaluate", "--help", output="help")]

@@ -93,6 +93,7 @@ def test_help_has_examples() -> None:
     assert "workbench encode runs/bert" in CliRunner().invoke(app, ["--help"]).output
 
 
+@pytest.mark.long
 def test_units_on_two_processes_give_the_same_vectors(runs: dict[str, Path], tmp_path: Path) -> None:
     (tmp_path / "lines.txt").write_text("\n".join(f"{LINES[i % 3]} {i}" for i in range(40)))
     for workers in (1, 2):

@@ -62,6 +62,7 @@ def tuning(run: Path, speech: Path, output: Path, **options: Any) -> ClassifyTun
     return ClassifyTuning(run=run, corpus=str(speech / "c-train"), output=output, **wanted)
 
 
+@pytest.mark.long
 def test_what_words_do_not_say_is_detected_by_the_sound(run: Path, speech: Path, tmp_path: Path) -> None:
     tuned = fine_tune(Classification(), tuning(run, speech, tmp_path / "tuned", overrides=["train.num_workers=0"]))
 

@@ -140,6 +140,7 @@ def test_layers_say_whose_attention_it_is(monkeypatch: pytest.MonkeyPatch) -> No
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 @torch.no_grad()
 def test_fifty_ragged_batches_are_compiled_once_for_a_kind_of_layer(

@@ -170,6 +170,7 @@ def test_other_objectives_learn_what_is_compared(videos: Path, tmp_path: Path) -
 APART = ["tasks.retrieval.objectives[0].tap=apart"]
 
 
+@pytest.mark.long
 def test_a_decoder_writes_of_the_clips_alone(run: Path, videos: Path, tmp_path: Path) -> None:
     tuning = CaptionTuning(
         run=run, corpus=str(videos / "train"), output=tmp_path / "tuned", epochs=60, batch_size=16, lr=5e-3
@@ -205,6 +206,7 @@ def test_what_was_pretrained_writes_at_once(run: Path, videos: Path, tmp_path: P
     assert [line["text"].strip() for line in lines[:3]] == [line["prediction"] for line in result.predictions.lines[:3]]
 
 
+@pytest.mark.long
 def test_what_cannot_write_or_be_compared_learns_what_can(run: Path, videos: Path, tmp_path: Path) -> None:
     mute = pretrain(recipe_from_dict(tree(videos, [NCE])), tmp_path / "mute")
     reported: dict[str, Any] = {"run": mute, "corpus": str(videos / "train")}

@@ -158,6 +158,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(small_albef: Callable[..., Pa
     assert verdict.equal, verdict
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("negatives", ["step", "micro-batch"])
 def test_two_ranks_equal_one(
     small_albef: Callable[..., Path],

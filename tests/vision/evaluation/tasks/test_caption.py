@@ -73,6 +73,7 @@ def test_baselines_are_captions_that_no_model_wrote() -> None:
     assert baselines([["a dog"]], None) == {}
 
 
+@pytest.mark.long
 def test_a_run_that_learns_to_caption_beats_another_images_caption(world: World, tmp_path: Path) -> None:
     folder = Path(world.corpus).parent
     tuning = CaptionTuning(
