@@ -6,6 +6,7 @@ import json
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,7 +19,9 @@ from tests.interop.worlds import recipe_file, text_task, texts, tokenizer
 from workbench.cli.export import export
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
-from workbench.interop.weight_sources import read_weight_source
+from workbench.interop.table_growth import by_class
+from workbench.interop.weight_sources import RUN, read_weight_source
+from workbench.objectives.classify import ClassifyHead
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import InitFrom
 from workbench.training.pretrain import pretrain
@@ -360,3 +363,20 @@ def test_shards_are_read_together(source: Path, tmp_path: Path, started: Started
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
     with pytest.raises(WorkbenchError, match=r"names no file next to it: '\.\./model\.safetensors'"):
         started(str(folder))
+
+
+def test_a_head_that_reads_wider_rows_keeps_its_fresh_values(caplog: pytest.LogCaptureFixture) -> None:
+    """Its classes are known, but a row of them doesn't fit."""
+    head = ClassifyHead(4, 2, "text", 0.0)
+    specs = [{"objective": "classify", "classes": classes} for classes in (["a", "b"], ["b", "c", "a"])]
+    source: Any = SimpleNamespace(heads={"kind": specs[1]}, family=RUN, classes=lambda name: ["b", "c", "a"])
+    tensors = {
+        "kind.classifier.weight": torch.ones(3, 8),
+        "kind.classifier.bias": torch.ones(3),
+        "other": torch.ones(1),
+    }
+    assert by_class({"kind": head}, tensors, {"kind": specs[0]}, source, "here").keys() == {"other"}
+    assert "head kind reads rows of another width there; it keeps its fresh values" in caplog.text
+    tensors["kind.classifier.weight"] = torch.arange(12.0).view(3, 4)
+    found = by_class({"kind": head}, tensors, {"kind": specs[0]}, source, "here")
+    assert found["kind.classifier.weight"].tolist() == [[8.0, 9.0, 10.0, 11.0], [0.0, 1.0, 2.0, 3.0]]

@@ -107,10 +107,10 @@ def by_class(
         ours, known = classes_of(here), source.classes(name)
         if ours is None or (known is None and source.family != RUN):
             continue
-        if known is None or any(len(tensors[key]) != len(known) for key in rows):
-            logger.warning(
-                "%s: head %s: its classes there are not known any more; it keeps its fresh values", where, name
-            )
+        wide = any(tensors[key].shape[1:] != own[key.partition(".")[2]].shape[1:] for key in rows)
+        if wide or known is None or any(len(tensors[key]) != len(known) for key in rows):
+            why = "reads rows of another width there" if wide else "has classes there that are not known any more"
+            logger.warning("%s: head %s %s; it keeps its fresh values", where, name, why)
             made = {key: tensor for key, tensor in made.items() if not key.startswith(f"{name}.")}
         elif ours is not None and ours != known:
             place = {each: row for row, each in enumerate(known)}

@@ -169,7 +169,7 @@ def test_answers_that_are_not_known_any_more_leave_no_rows(
         fine_tune(Vqa(), VqaTuning(run=run, answers=turned, output=tmp_path / "changed", **reported))
     own.unlink()
     gone = fine_tune(Vqa(), VqaTuning(run=run, answers=turned, output=tmp_path / "gone", **reported))
-    assert "its classes there are not known any more; it keeps its fresh values" in capfd.readouterr().err
+    assert "has classes there that are not known any more; it keeps its fresh values" in capfd.readouterr().err
     after = opened(gone).head.state_dict()["outer.weight"]
     assert not any(torch.allclose(row, other, atol=1e-6) for row in after for other in before)
 
