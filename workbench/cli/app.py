@@ -81,6 +81,7 @@ COMMANDS = {
     "export": Entry(
         "workbench.cli.export:export", "Write a run's network as a checkpoint of Hugging Face or an original code base."
     ),
+    "push": Entry("workbench.cli.push:push", "Upload an exported folder to the Hugging Face hub, with its card."),
 }
 ON_RANKS: dict[str, str | None] = {
     "pretrain": None,

@@ -20,6 +20,7 @@ from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import CONFIG, IMAGES, SENTENCES, WEIGHTS, Also, read_tensors
 from workbench.interop.checkpoint_reader import make_family, spelt_tensors
 from workbench.interop.family import OWN, TIED, CheckpointFamily, FamilyConfig, checked_heads
+from workbench.interop.model_card import CARD, card, is_own
 from workbench.interop.network_description import ModelDescription, differences, model_description, spelt_out
 from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
@@ -204,6 +205,8 @@ def export(
     images = _preprocessor(checkpoint_family, FamilyConfig(made.config), spec, recipe, chosen)
     if images is not None:
         write_text(folder / IMAGES, json.dumps(images, indent=2) + "\n")
+    if is_own(folder):
+        write_text(folder / CARD, card(recipe, place, made.config, made.left, family))
     return made
 
 

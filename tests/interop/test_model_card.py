@@ -1,0 +1,66 @@
+"""The card of an exported folder: what it says, what it must not say, whose README is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+
+import workbench
+from tests.contracts.case_finder import case_of
+from tests.contracts.cases import World
+from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.scoring.task_finder import find_task
+from workbench.interop.model_card import CARD, MADE_BY
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    torch.set_num_threads(1)
+    made = case_of("evaluation", "classify").world(tmp_path_factory.mktemp("world"))
+    task = find_task("classify")
+    evaluate(task, task.scoring(run=made.run, corpus=made.corpus), show=False)
+    return made
+
+
+def test_a_card_says_what_the_model_is_and_how_well_it_did(world: World, tmp_path: Path) -> None:
+    folder = workbench.load(world.run).export(tmp_path / "out", "bert")
+    text = (folder / CARD).read_text()
+    found = ModelCard(text)
+    assert found.data.library_name == "transformers"
+    assert found.data.to_dict()["pipeline_tag"] == "text-classification"
+    (result,) = [json.loads(file.read_text()) for file in (world.run / "evaluations").glob("classify-*.json")]
+    number, value = next(iter(result["numbers"].items()))
+    assert f"| the model | {number} | {value:.4g} | {result['intervals'][number]['low']:.4g} to " in text
+    assert all(f"| baseline: {name} |" in text for name in result["baselines"])
+    assert "BertForSequenceClassification" in text
+    assert "| not stated |" in text  # the licence of the training set
+
+
+def test_a_card_names_no_folder_and_counts_no_number_of_seen_texts(world: World, tmp_path: Path) -> None:
+    text = (workbench.load(world.run).export(tmp_path / "out", "bert") / CARD).read_text()
+    assert str(world.run.parent) not in text
+    seen = any(json.loads(file.read_text())["seen"] for file in (world.run / "evaluations").glob("classify-*.json"))
+    assert seen == ("Its numbers are too good" in text)
+    listed = ModelCard(text).data.to_dict().get("model-index", [{"results": []}])[0]["results"]
+    assert (listed == []) == seen
+
+
+def test_a_run_without_results_says_so(world: World, tmp_path: Path) -> None:
+    text = (workbench.load(world.without).export(tmp_path / "out", "bert") / CARD).read_text()
+    assert "It was not evaluated." in text
+    assert "model-index" not in text
+
+
+def test_a_readme_of_somebody_s_own_is_kept(world: World, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    workbench.load(world.run).export(folder, "bert")
+    (folder / CARD).write_text("my own words")
+    workbench.load(world.run).export(folder, "bert")
+    assert (folder / CARD).read_text() == "my own words"
+    (folder / CARD).write_text(f"{MADE_BY}\nof an earlier export")
+    workbench.load(world.run).export(folder, "bert")
+    assert "earlier" not in (folder / CARD).read_text()
