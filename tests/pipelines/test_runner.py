@@ -219,7 +219,7 @@ def test_a_stop_reports_shards_where_there_are_some(json_lines, text_job, capfd,
 @pytest.mark.scale
 def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     """A killed preparation leaves finished shards; the rerun completes the corpus, equal to an uninterrupted one."""
-    rows = [{"id": f"d{i}", "text": f"{i} some words. " * 100} for i in range(1500)]
+    rows = [{"id": f"d{i}", "text": f"{i} some words. " * 600} for i in range(1500)]
     path = json_lines("docs.jsonl", rows)
     command = [sys.executable, "-m", "workbench", "prepare", "text", str(path), "--workers", "2", "--shard-size", "20"]
     output = tmp_path / "killed"
