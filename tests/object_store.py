@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -194,8 +194,10 @@ def free_port() -> int:
 def wait_for(port: int, server: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and server.poll() is None:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+        with suppress(OSError, http.client.HTTPException):  # another program may listen at the port for a moment
+            asked = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+            asked.request("GET", "/moto-api/")
+            if asked.getresponse().status == 200:
                 return
         time.sleep(0.1)
     raise RuntimeError("the S3 server did not start; see moto.log")

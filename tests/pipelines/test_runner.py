@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -223,12 +223,18 @@ def test_sigkill_in_the_middle_then_rerun(tmp_path, json_lines, text_job):
     path = json_lines("docs.jsonl", rows)
     command = [sys.executable, "-m", "workbench", "prepare", "text", str(path), "--workers", "2", "--shard-size", "20"]
     output = tmp_path / "killed"
-    process = subprocess.Popen([*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [*command, "-o", str(output)], cwd=ROOT, stderr=subprocess.DEVNULL, start_new_session=True
+    )
     until = time.monotonic() + 600
     while len(list(output.glob("part-*.index"))) < 3 and time.monotonic() < until:
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    with suppress(ProcessLookupError):  # its workers end a moment later
+        while time.monotonic() < until:
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)
     finished = len(list(output.glob("part-*.index")))
     assert 3 <= finished < 75
     assert not (output / "corpus.json").exists()

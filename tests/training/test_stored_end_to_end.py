@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import workbench
+from tests.object_store import forget_servers
 from workbench.core.files.stores import Store
 from workbench.runs.stored_run import read_snapshot
 
@@ -48,6 +49,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             time.sleep(0.1)
         import s3fs
 
+        forget_servers()
         s3fs.S3FileSystem().mkdir("bucket")
         yield
     finally:
