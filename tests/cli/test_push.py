@@ -108,3 +108,10 @@ def test_who_may_not_write_and_what_is_no_export_learn_it(hub: Hub, folder: Path
     with pytest.raises(WorkbenchError, match=r"has no README\.md; a folder of `workbench export` is uploaded"):
         call_from_python(push, folder=folder, name="somebody/model")
     assert hub.files == {}
+
+
+def test_a_hub_that_cannot_be_reached_is_no_traceback(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = huggingface_hub.HfApi
+    monkeypatch.setattr(huggingface_hub, "HfApi", lambda: original(endpoint="http://127.0.0.1:9", token="hf_none"))
+    with pytest.raises(MachineError, match=r"the hub cannot be reached: .*; try again later"):
+        call_from_python(push, folder=folder, name="somebody/model")

@@ -87,13 +87,20 @@ def test_a_place_that_is_not_there_is_no_text(tmp_path: Path) -> None:
     for place in ("corpora/new", "reviews.csv", "./x", "photo.jpg", str(tmp_path / "no")):
         with pytest.raises(WorkbenchError, match=r"there is no file or folder .*or a text of several words"):
             input_at(place)
-    for text in ("word", "either/or is a text", "Ends with a point.", "x" * 5000):
+    for text in ("word", "either/or is a text", "Ends with a point.", "x" * 5000, "", "s3://bucket/corpus"):
         assert input_at(text) == text
     assert input_at(str(tmp_path)) == tmp_path
 
 
-def test_what_lacks_is_named(world: World, extracting: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_lacks_is_named(
+    world: World, extracting: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "blank.txt").write_text("\n \n")
+    (tmp_path / "folder").mkdir()
     cases = {
+        ("classify", str(world.run), str(tmp_path / "blank.txt")): "blank.txt has no line with a text",
+        ("classify", str(world.run), str(tmp_path / "folder")): "folder",
+        ("classify", str(world.run), "file:///nowhere/corpus"): "/nowhere/corpus",
         ("classify", str(world.run)): "nothing is given to predict",
         ("generate", str(world.run), "a"): r"generate predicts nothing .*allowed: choose, classify",
         ("classify", str(world.run), "corpora/new"): "there is no file or folder corpora/new",

@@ -60,6 +60,8 @@ def push(
                 f"the hub refuses {name} ({status}); log in as somebody who may write there"
             ) from error
         raise MachineError(f"the hub did not take {name}: {error}; try again later") from error
-    except OSError as error:
+    except Exception as error:
+        if not isinstance(error, OSError) and "httpx" not in type(error).__module__:  # its client's own errors
+            raise
         raise MachineError(f"the hub cannot be reached: {error}; try again later") from error
     Terminal().print(f"{escape(str(folder))}: uploaded to {escape(str(url))}", highlight=False)

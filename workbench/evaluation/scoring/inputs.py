@@ -41,13 +41,15 @@ def input_corpus(source: Path) -> Corpus | None:
 
 
 def input_at(source: str) -> Path | str:
-    """The place that an input of the command line names, or the text that it is.
+    """The place that an input of the command line names, or the text or the URL that it is.
 
     Raises:
         WorkbenchError: it looks like a place, and nothing is there.
     """
+    if is_url(source) or not source.strip():
+        return source
     try:
-        if is_url(source) or Path(source).exists():
+        if Path(source).exists():
             return Path(source)
     except OSError:  # a text that is longer than a file's name may be
         return source

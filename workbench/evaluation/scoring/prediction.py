@@ -95,22 +95,28 @@ class Predictor:
         """
         single: list[Sample] = []
         for number, source in enumerate(map(input_at, inputs), 1):
-            if isinstance(source, str):
+            if isinstance(source, str) and not is_url(source):
                 single.append({**samples_of(source)[0], "key": str(number)})
-            elif source.suffix.lower() in IMAGE_SUFFIXES:
+            elif isinstance(source, Path) and source.suffix.lower() in IMAGE_SUFFIXES:
                 single.append({**captioned(source), "key": source.name, "draw": (0, 0, number)})
             else:
                 yield from self.lines(batches_of(single, self.options.batch_size))
                 single = []
-                yield from self._of_place(source, f"{source.name}:" if len(inputs) > 1 else "")
+                yield from self._of_place(source, f"{Path(source).name}:" if len(inputs) > 1 else "")
         yield from self.lines(batches_of(single, self.options.batch_size))
 
-    def _of_place(self, source: Path, before: str) -> Iterator[dict[str, Any]]:
-        """Of a corpus or a file; `before` is what keys begin with."""
-        if is_url(str(source)) or (source / FILE_NAME).is_file():
+    def _of_place(self, source: Path | str, before: str) -> Iterator[dict[str, Any]]:
+        """Of a corpus, a file or a folder of files; `before` is what keys begin with.
+
+        Raises:
+            WorkbenchError: it has no text.
+        """
+        if isinstance(source, str) or (source / FILE_NAME).is_file():
             lines = self.of_corpus(Corpus.open(str(source)))
-        elif source.suffix.lower() in self.task.text_files:
+        elif source.suffix.lower() in self.task.text_files and source.is_file():
             numbered = text_lines(source)[: self.options.limit]
+            if not numbered:
+                raise WorkbenchError(f"{source} has no line with a text; each line of a text file is an input")
             samples = [{"key": str(i), "draw": (0, 0, i), "text": text} for i, text in numbered]
             lines = self.lines(batches_of(samples, self.options.batch_size))
         else:
