@@ -399,7 +399,7 @@ class Model:
         """Write a network as a Hugging Face folder of a checkpoint family; returns the folder.
 
             >>> sorted(file.name for file in model.export("exported", "bert").iterdir())
-            ['config.json', 'model.safetensors', ..., 'tokenizer.json', 'tokenizer_config.json']
+            ['README.md', 'config.json', 'model.safetensors', ..., 'tokenizer.json', 'tokenizer_config.json']
 
         Args:
             network, stream, objective, also, pool: as the options of `workbench export`.

@@ -68,6 +68,7 @@ COMMANDS = {
         "workbench.cli.evaluation:predict", "Say what a fine-tuned run predicts of texts, images or corpora."
     ),
     "compare": Entry("workbench.cli.comparison:compare_sides", "Test whether runs differ on the same items."),
+    "chain": Entry("workbench.cli.chain:chain", "Run commands one after the other, and measure tasks after each."),
     "cost": Entry(
         "workbench.cli.cost:cost", "Measure what networks cost: parameters, bytes, operations, latency, throughput."
     ),
