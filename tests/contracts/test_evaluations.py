@@ -401,6 +401,7 @@ def _captioned(lines: Lines) -> dict[str, float]:
 
 HEADLINES: dict[str, Headline] = {
     "classify": _exact("accuracy"),
+    "cloze": _exact("accuracy"),
     "choose": _ranked,
     "extract": _exact(
         "exact_match", lambda line: line["prediction"].lower() in [x.lower() for x in line["gold"] or [""]]

@@ -14,10 +14,8 @@ from workbench.corpora.schema.places import splice
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, texts_alone
 from workbench.objectives.mlm import Mlm, MlmHead
 from workbench.sequences.batch import collate
+from workbench.sequences.builders.cloze import PLACEHOLDERS
 from workbench.sequences.sequence import Sample, Sequence
-
-WORDS = ("a", "e", "o", "1", ".", "\u7684", "\u306e", "\u0430")
-"""Placeholders of a mask until its token is masked. The first that the tokenizer reads as one token is used."""
 
 
 class Guess(NamedTuple):
@@ -82,11 +80,11 @@ def _masked(run: EvaluatedRun, sample: Sample, stream: str) -> tuple[Sequence, n
 
 
 def _readings(sample: Sample, text: str, mask: str) -> Iterator[Sample]:
-    """The sample with a word in place of each mask, marked in `mask_spans`; one for each of `WORDS`."""
+    """The sample with a word in place of each mask, marked in `mask_spans`; one for each of `PLACEHOLDERS`."""
     starts: list[int] = []
     while (start := text.find(mask, starts[-1] + len(mask) if starts else 0)) >= 0:
         starts.append(start)
-    for word in WORDS:
+    for word in PLACEHOLDERS:
         edits = [(start, start + len(mask), word) for start in starts]
         marked = {**sample, "mask_spans": [[start, end] for start, end, _ in edits]}
         yield splice(marked, "text", edits)

@@ -1,5 +1,5 @@
-"""The command-line options of the tasks classify, choose, extract, generate, perplexity, pseudo-perplexity, regress
-and tag. This module does not import torch.
+"""The command-line options of the tasks classify, cloze, choose, extract, generate, perplexity, pseudo-perplexity,
+regress and tag. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.core.options.bounds import Count, Name, Question, Word
+from workbench.core.options.bounds import Assignment, Count, Name, Question, Word
 from workbench.evaluation.options import (
     BatchSize,
     Epochs,
@@ -262,6 +262,44 @@ class PseudoPerplexityScoring(LikelihoodScoring):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClozeTuning(LabelTuning):
+    """Fine-tune a masked language model to classify texts by the word that fills a pattern (PET).
+
+    CORPUS holds texts with `labels`, of which a few are enough. The head is the run's own for masked tokens, so nothing
+    is learned from nothing. The transforms that add knowledge are those of the run's pretraining.
+
+    Examples:
+
+      workbench finetune cloze runs/bert corpora/films --pattern "{text} It was {mask}." --word 0=sad --word 1=great
+
+      workbench finetune cloze runs/bert corpora/rte --pattern "{second}? || {mask}, {text}" --word 0=yes --word 1=no
+    """
+
+    pattern: Annotated[
+        Name,
+        typer.Option(
+            help="The text in a sentence with a place for a word: {text}, {mask}, and {second} of a pair after ||."
+        ),
+    ]
+    word: Annotated[
+        list[Assignment], typer.Option(help="The word of a class, CLASS=WORD; one for each class of CORPUS.")
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClozeScoring(ClassifyScoring):
+    """Accuracy, macro and micro F1 and Matthews correlation, compared with the most frequent class of the training set.
+
+    CORPUS holds texts with the label that RUN was fine-tuned on. A class that RUN does not know counts as wrong, and is
+    counted.
+
+    Example:
+
+      workbench evaluate cloze runs/bert-cloze corpora/reviews-dev
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
 class RegressTuning(LabelTuning):
     """Fine-tune a pretrained run for regression on a text, or on a text and its `second`.
 
@@ -332,6 +370,18 @@ class PairPredicting(Predicting):
     second: Annotated[
         Question | None, typer.Option(help="The second text of each INPUT, or the caption of each image.")
     ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClozePredicting(PairPredicting):
+    """The class of each text or pair, with the probability of every class among the words of the classes.
+
+    RUN was fine-tuned with `workbench finetune cloze`. Labels in INPUT are not read.
+
+    Example:
+
+      workbench predict cloze runs/bert-cloze "A warm and funny story."
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

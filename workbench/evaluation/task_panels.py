@@ -32,6 +32,11 @@ def classified(run: Run) -> str | None:
     return example_panel(run, "classify", "Texts and their classes", _classified)
 
 
+def filled(run: Run) -> str | None:
+    """Texts with the class whose word fills their pattern. Examples are as those of `classify`."""
+    return example_panel(run, "cloze", "Texts and the classes of the words that fill their pattern", _classified)
+
+
 def _classified(run: Run, example: Record) -> str:
     right = example["prediction"] == example["label"]
     gold = "" if right else f' <span class="quiet">{escape(example["label"])}</span>'

@@ -89,7 +89,7 @@ def initialise(
                 "streams share can start from one source only (`layers: []` loads none)"
             )
         objectives = {_there(entry, name): part for name, part in signals.objectives.items()}
-        _warn_differences(where, source, own, theirs, picked, objectives, matched)
+        _warn_differences(where, source, own, theirs, picked, objectives, matched, entry.heads)
         _warn_inputs(where, entry, source, signals)
         vocabularies = Vocabularies(source.vocabulary, tokenizer.vocabulary if tokenizer is not None else None)
         tensors = {ours: source.tensors[name] for ours, name in matched.items()}
@@ -294,8 +294,10 @@ def _warn_differences(
     picked: list[int],
     objectives: Mapping[str, Spec],
     matched: Mapping[str, str],
+    heads: object,
 ) -> None:
-    """Warn where equal shapes hide another function."""
+    """Warn where equal shapes hide another function. A head of another name (`init_from: {heads: {ours: theirs}}`) is
+    wanted as another one."""
     filled = {name.partition(".")[0] for name in matched}
     for number, layer in enumerate(picked):
         found = differences(theirs.layers[layer], own.layers[number]) if "layers" in filled else []
@@ -305,8 +307,9 @@ def _warn_differences(
                 *(where, number, "; ".join(found)),
             )
             break
-    heads = {name: part for name, part in objectives.items() if name in source.heads and name in filled}
-    for line in differences_of_heads(heads, source.heads):
+    renamed = {there for here, there in heads.items() if here != there} if isinstance(heads, dict) else ()
+    named = {n: part for n, part in objectives.items() if n in source.heads and n in filled and n not in renamed}
+    for line in differences_of_heads(named, source.heads):
         logger.warning("%s: its weights go into a head that computes something else: %s", where, line)
 
 

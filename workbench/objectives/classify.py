@@ -137,9 +137,14 @@ class ClassifyHead(Head):
     def forward(self, inputs: HeadInputs) -> LossOutput:
         """Metric `accuracy`. Outputs: `logits` [sequences, classes], and of labelled sequences `predicted`, `gold` and
         `scores` (logits) of all classes."""
-        logits, labels = self.logits(inputs), inputs.targets["labels"]
-        loss, metrics, _ = self.loss(logits, labels.masked_fill(labels >= logits.shape[1], UNLABELLED))
-        labelled = rows_where(inputs.known("labels") != UNLABELLED, labels.device)
-        of_these = logits.index_select(0, labelled)
-        made = {"predicted": of_these.argmax(-1), "gold": labels.index_select(0, labelled), "scores": of_these.float()}
-        return LossOutput(loss, metrics, {**made, "logits": logits})
+        return class_output(self.logits(inputs), inputs, self.loss)
+
+
+def class_output(logits: Tensor, inputs: HeadInputs, score: TokenLoss) -> LossOutput:
+    """The loss of the logits [sequences, classes] of all sequences, and what heads of classes hand on."""
+    labels = inputs.targets["labels"]
+    loss, metrics, _ = score(logits, labels.masked_fill(labels >= logits.shape[1], UNLABELLED))
+    labelled = rows_where(inputs.known("labels") != UNLABELLED, labels.device)
+    of_these = logits.index_select(0, labelled)
+    made = {"predicted": of_these.argmax(-1), "gold": labels.index_select(0, labelled), "scores": of_these.float()}
+    return LossOutput(loss, metrics, {**made, "logits": logits})

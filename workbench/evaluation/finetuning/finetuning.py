@@ -139,7 +139,7 @@ def _network(base: Recipe, tuning: Tuning, setup: Setup) -> tuple[str, NetworkSp
     spec = known[name]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] not in {*names} - {*spec.streams}}
     poolers = {**{each: pooler_at(tuning.run, each) for each in setup.poolers}, **spec.pooler_options}
-    start = [InitFrom(place_of(tuning.run))]
+    start = [InitFrom(place_of(tuning.run), heads=setup.heads or None)]
     streams = _with_images(spec.streams, setup.images)
     made = dataclasses.replace(spec, streams=streams, init_from=start, tie=own, frozen=False, succeeds=None)
     made = made.with_poolers(poolers)

@@ -15,7 +15,7 @@ A task elsewhere is named by import path, `package.module:Class`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -49,6 +49,7 @@ class Setup:
         asks: fields of samples that hold the answers. A transform that reads them would reveal the answers.
         movement: steps times learning rate that a new head needs: less is logged as a warning. A step of Adam moves a
             weight by about the rate.
+        heads: objectives whose head starts from that of an objective of the run, by their names.
     """
 
     sequence: SequenceSpec
@@ -59,6 +60,7 @@ class Setup:
     movement: float = 0.0
     images: int = 1
     asks: tuple[str, ...] = ()
+    heads: dict[str, str] = field(default_factory=dict)
 
 
 class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
