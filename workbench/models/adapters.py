@@ -1,6 +1,7 @@
 """Adapters: bottleneck adapters (Houlsby et al., arXiv:1902.00751; Pfeiffer et al., arXiv:2005.00247), low-rank
 adaptation (LoRA, Hu et al., arXiv:2106.09685, section 4.1), prefixes (prefix-tuning, Li and Liang, arXiv:2101.00190;
-P-tuning v2, Liu et al., arXiv:2110.07602), and a stack of layers (K-Adapter, Wang et al., arXiv:2002.01808, section 3).
+P-tuning v2, Liu et al., arXiv:2110.07602), scales ((IA)^3, Liu et al., arXiv:2205.05638), a stack of layers (K-Adapter,
+Wang et al., arXiv:2002.01808, section 3), and a mix of the layers (ELMo, Peters et al., arXiv:1802.05365).
 Pruned and rounded weights make a network smaller, and are trained with it (`adapted: trained`).
 """
 
@@ -96,6 +97,49 @@ class LoraAdapter(Adapter):
     @torch.no_grad()
     def merge(self, linear: nn.Linear) -> None:
         linear.weight += self.scale * self.up.weight @ self.down.weight
+
+
+class ScalesAdapter(WeightAdapter):
+    """Learned scales of the outputs or the inputs of a linear layer ((IA)^3, Liu et al., arXiv:2205.05638, section
+    3.3). The output is s * (W x + b), or W (s * x) + b, with one s for each dimension, which begins at 1. Exported
+    weights contain the scales.
+
+    The paper scales keys, values, and the activations inside the feed-forward network: `targets: [layers.*.qkv]`, and
+    `targets: [layers.*.outer]` with `of: inputs`. A map to queries, keys and values has scales of the queries as well.
+    Attention multiplies them with those of the keys, so they can express nothing more. Scaled inputs cost the layer's
+    product a second time.
+
+    Args:
+        of: what is scaled.
+    """
+
+    def __init__(self, linear: nn.Linear, of: Literal["outputs", "inputs"] = "outputs") -> None:
+        super().__init__(linear)
+        self.of = of
+        self.scale = nn.Parameter(torch.ones(linear.out_features if of == "outputs" else linear.in_features))
+
+    def initialise(self, scale: float) -> None:
+        nn.init.ones_(self.scale)
+
+    def no_weight_decay(self) -> set[str]:
+        return {"scale"}
+
+    def cuts_at(self, place: Literal["columns", "rows", "heads"], blocks: int) -> TensorCuts:
+        if self.of == "inputs":
+            return super().cuts_at(place, blocks)
+        return TensorCuts(tensors={"scale": CutDim(0, blocks)}) if place == "columns" else TensorCuts()
+
+    def weight(self) -> Tensor:
+        return self.linear.weight * (self.scale[:, None] if self.of == "outputs" else self.scale)
+
+    def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
+        return outputs * self.scale if self.of == "outputs" else super().forward(inputs, outputs)
+
+    @torch.no_grad()
+    def merge(self, module: nn.Linear) -> None:
+        super().merge(module)
+        if self.of == "outputs" and module.bias is not None:
+            module.bias *= self.scale
 
 
 class PrefixAdapter(Adapter):
@@ -226,6 +270,34 @@ class SideAdapter(Adapter):
         for number, layer in zip(self.after, self.layers, strict=True):
             side = layer(given.hidden[number][self.stream] + side, given.context)
         return {**made, self.stream: self.combine(torch.cat([made[self.stream], side], -1))}
+
+
+class MixAdapter(Adapter):
+    """A learned mix of the states of all layers in place of the last ones (ELMo, Peters et al., arXiv:1802.05365,
+    equation 1). The output is g sum_j softmax(w)_j h_j, with h_0 the embedding; w begins at 0 and g at 1, so that a
+    fresh mix is the mean.
+
+    Args:
+        stream: the stream whose layers are mixed.
+    """
+
+    adapts = END
+
+    def __init__(self, num_layers: int, stream: Word = "text") -> None:
+        super().__init__()
+        self.stream = stream
+        self.weights = nn.Parameter(torch.zeros(num_layers + 1))
+        self.factor = nn.Parameter(torch.ones(()))
+
+    def initialise(self, scale: float) -> None:
+        nn.init.zeros_(self.weights)
+        nn.init.ones_(self.factor)
+
+    def forward(self, given: LayerStates, made: States) -> States:
+        if self.stream not in made:
+            return made
+        states = torch.stack([hidden[self.stream] for hidden in given.hidden], -1)
+        return {**made, self.stream: self.factor * (states @ self.weights.softmax(0).to(states.dtype))}
 
 
 class PrunedAdapter(WeightAdapter):

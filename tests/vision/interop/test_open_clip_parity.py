@@ -73,7 +73,7 @@ def world(
     image = {"image_processor": "vision.patches", "size": GRID * PATCH, "patch": PATCH, "class_row": True}
     transforms = [
         {"transform": "vision.text_class", "length": LENGTH},
-        {"transform": "vision.queries", "stream": "captioning", "count": QUERIES, "unread": 1},
+        {"transform": "queries", "stream": "captioning", "count": QUERIES, "unread": 1},
     ]
     ends = {"begin": "bos", "end": "eos", "visibility": "causal"}
     heads = OpenClipCoca().heads(FamilyConfig(config))

@@ -1,7 +1,7 @@
 """open_clip's CoCa (github.com/mlfoundations/open_clip, coca_model.py; Yu et al., arXiv:2205.01917).
 
 It differs from the paper in these points, by its own comments. One pooler serves both tasks: its first query is
-contrasted, and the decoder reads the others (`unread` of the transform `vision.queries`). The class token of a text
+contrasted, and the decoder reads the others (`unread` of the transform `queries`). The class token of a text
 that is shorter than the context sees one row of padding and not itself (`length` of the transform `vision.text_class`).
 Attention and cross-attention of the decoder are separate layers, each with a feed-forward block. Words are predicted by
 a separate matrix. Its loss ignores labels with the padding's id, which in CLIP's vocabulary is that of "!".
@@ -64,9 +64,9 @@ class OpenClipCoca(CheckpointFamily):
         streams = {
             "text": words,
             "padding": dict(words),
-            "class": {"embedding": "vision.queries", "hidden_size": width, "count": 1},
+            "class": {"embedding": "queries", "hidden_size": width, "count": 1},
             "image": image,
-            "captioning": {"embedding": "vision.queries", "hidden_size": said.size, "count": queries},
+            "captioning": {"embedding": "queries", "hidden_size": said.size, "count": queries},
         }
         tie = {f"padding.{table}": f"text.{table}" for table in ("token", "position")}
         return NetworkSpec(streams, [*said.image_layers(), *said.text_layers()], tie=tie)
@@ -118,7 +118,7 @@ class OpenClipCoca(CheckpointFamily):
         shape = {"size": said.vision["image_size"], "patch": said.vision["patch_size"]}
         image = {"image_processor": "vision.patches", **shape, "resize": "crop", "crop_scale": 0.9, "class_row": True}
         queries = {"stream": "captioning", "count": said.vision["attn_pooler_queries"], "unread": 1}
-        transforms = [*self.sequence(config)["transforms"], {"transform": "vision.queries", **queries}]
+        transforms = [*self.sequence(config)["transforms"], {"transform": "queries", **queries}]
         return captions(self, config, ["clm", "itc"], image, captions="one", transforms=transforms)
 
     def config(self, described: ModelDescription) -> dict[str, Any]:

@@ -17,7 +17,7 @@ class AttentionPoolLayer(nn.Module):
     after it. Other streams pass through.
 
     Args:
-        stream: the stream of the queries (`vision.queries`), one row for each output row.
+        stream: the stream of the queries (`queries`), one row for each output row.
         to: the stream that is pooled.
         sizes: hidden size of every stream (given by the network).
         attention_dropout: of the attention weights.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from vision.sequences.transforms.queries import LAST
+from workbench.sequences.transforms.queries import LAST
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Word
@@ -17,7 +17,7 @@ class TextClassTransform(Transform):
     """Class token of a causal text (CoCa, arXiv:2205.01917, section 3.2). It adds a stream with one row, which reads
     the whole text and is read by none of its rows. The row is not a token of the vocabulary and is not predicted, and
     generation continues the text before it. A layer `joint` treats both as one sequence; the embedding of the row is
-    `vision.queries`.
+    `queries`.
 
     Args:
         stream: the name of the new stream.

@@ -73,7 +73,7 @@ def test_a_network_that_never_mixes_is_refused() -> None:
         attention_to_regions(model, collate([sequence(3, 5, 0)]), 0)
 
 
-QUERIES = {"captioning": {"embedding": "vision.queries", "hidden_size": SIZE, "count": 4}}
+QUERIES = {"captioning": {"embedding": "queries", "hidden_size": SIZE, "count": 4}}
 CROSS = {"layer": "cross", "stream": "text", "to": "captioning", "num_heads": 2}
 POOL = {"layer": "vision.attention_pool", "stream": "captioning", "to": "image", "num_heads": 2}
 

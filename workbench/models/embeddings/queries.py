@@ -1,4 +1,5 @@
-"""Learned queries of a pooling layer (CoCa, arXiv:2205.01917; `vision.attention_pool`)."""
+"""Learned vectors as rows of a stream: queries of a pooling layer (CoCa, arXiv:2205.01917; `vision.attention_pool`), a
+prompt before a text (Lester et al., arXiv:2104.08691)."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from workbench.core.options.bounds import Count, Size
 
 
 class QueriesEmbedding(nn.Module):
-    """Learned query vectors, one for each number of a query (CoCa, arXiv:2205.01917). The transform `vision.queries`
-    makes the rows.
+    """Learned vectors, one for each number of a row (queries of CoCa, arXiv:2205.01917; prompts, arXiv:2104.08691). The
+    transform `queries` makes the rows. They have no positions of their own.
 
     Args:
         hidden_size: width of the vectors.
@@ -32,7 +33,7 @@ class QueriesEmbedding(nn.Module):
         if "input_ids" not in fields:
             raise WorkbenchError(
                 f"the embedding of queries needs input_ids, the stream has {', '.join(fields)}: add the transform "
-                "vision.queries with this stream"
+                "queries with this stream"
             )
         queries: Tensor = self.table(fields["input_ids"])
         return queries

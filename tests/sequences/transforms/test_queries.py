@@ -1,4 +1,4 @@
-"""The transform `vision.queries`."""
+"""The transform `queries`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from tests.contracts.cases import TransformCase
-from vision.sequences.transforms.queries import QueriesTransform
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.models.attention.visibility import visible
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
+from workbench.sequences.transforms.queries import QueriesTransform
 
 CASE = TransformCase({"stream": "queries", "count": 3}, {"dropped": "it drops nothing"}, adds=("queries",))
 
@@ -45,3 +45,10 @@ def test_those_that_are_not_read_are_behind_every_text() -> None:
 def test_a_stream_that_is_there_is_not_written_over() -> None:
     with pytest.raises(WorkbenchError, match="'text' already"):
         QueriesTransform("text", 3)([made("text", "image")], Draws(0, "transform", number=()))
+
+
+def test_packed_texts_are_refused() -> None:
+    packed = made("text")
+    packed.streams["text"]["doc"] = np.array([1, 2])
+    with pytest.raises(WorkbenchError, match="has several texts, and each needs rows of its own"):
+        QueriesTransform("prompt", 3, of="text")([packed], Draws(0, "transform", number=()))

@@ -1,4 +1,4 @@
-"""The embedding `vision.queries`."""
+"""The embedding `queries`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from tests.contracts.cases import EmbeddingCase
-from vision.models.embeddings.queries import QueriesEmbedding
 from workbench.core.errors import WorkbenchError
+from workbench.models.embeddings.queries import QueriesEmbedding
 
 CASE = EmbeddingCase(
     {"hidden_size": 8, "count": 30},
@@ -17,5 +17,5 @@ CASE = EmbeddingCase(
 
 
 def test_a_stream_without_numbers_is_reported() -> None:
-    with pytest.raises(WorkbenchError, match=r"add the transform vision\.queries"):
+    with pytest.raises(WorkbenchError, match=r"add the transform queries"):
         QueriesEmbedding(8, 3)({"boxes": torch.zeros(2, 4)})

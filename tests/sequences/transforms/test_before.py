@@ -1,0 +1,62 @@
+"""The transform `before`: positions and visibility run on over the streams of a sequence."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.models.attention.visibility import visible
+from workbench.sequences.batch import collate
+from workbench.sequences.sequence import Sequence, text_fields
+from workbench.sequences.transforms.before import BeforeTransform
+
+EXCUSED = "it moves the positions of the text, which the contracts want unchanged"
+DRAWS = Draws(0, "transform", number=())
+
+
+def made(*, causal: bool, prompt: int = 2, text: int = 3) -> Sequence:
+    fields: dict[str, Any] = text_fields(np.arange(text))
+    if causal:
+        fields["rank"] = np.arange(text)
+    rows = {"input_ids": np.arange(prompt)}
+    return Sequence({"text": fields} | ({"prompt": rows} if prompt else {}), (0,))
+
+
+def seen(sequence: Sequence) -> np.ndarray:
+    """Who sees whom among the prompt's and the text's rows, as in a joint layer [rows, rows]."""
+    streams = collate([sequence]).streams
+    fields = [streams[name].fields for name in ("prompt", "text")]
+    pairs = [[(visible(q, k), len(q["position_ids"]), len(k["position_ids"])) for k in fields] for q in fields]
+    return np.block([[np.ones((q, k), bool) if v is None else v.numpy() for v, q, k in row] for row in pairs])
+
+
+def test_a_text_read_from_left_to_right_sees_what_is_before_it() -> None:
+    [one] = BeforeTransform(["prompt", "text"])([made(causal=True)], DRAWS)
+    assert one.streams["prompt"]["position_ids"].tolist() == [0, 1]
+    assert one.streams["text"]["position_ids"].tolist() == [2, 3, 4]
+    assert (seen(one) == np.tril(np.ones((5, 5), bool))).all()
+    [one] = BeforeTransform(["prompt", "text"], whole=True)([made(causal=True)], DRAWS)
+    wanted = np.tril(np.ones((5, 5), bool))
+    wanted[:2, :2] = True
+    assert (seen(one) == wanted).all()
+
+
+def test_all_rows_of_a_text_read_in_both_directions_see_each_other() -> None:
+    for whole in (False, True):
+        [one] = BeforeTransform(["prompt", "text"], whole)([made(causal=False)], DRAWS)
+        assert seen(one).all()
+        assert one.streams["text"]["position_ids"].tolist() == [2, 3, 4]
+
+
+def test_a_sequence_without_the_first_stream_is_unchanged() -> None:
+    [one] = BeforeTransform(["prompt", "text"])([made(causal=True, prompt=0)], DRAWS)
+    assert one.streams["text"]["position_ids"].tolist() == one.streams["text"]["rank"].tolist() == [0, 1, 2]
+
+
+def test_a_stream_that_is_named_twice_is_refused() -> None:
+    with pytest.raises(WorkbenchError, match="allowed: each of them once"):
+        BeforeTransform(["text", "text"])
