@@ -10,6 +10,7 @@ import pytest
 import tokenizers
 import torch
 import transformers
+import yaml
 from safetensors.torch import load_file
 from torch import Tensor
 
@@ -20,8 +21,10 @@ from workbench.evaluation.analysis.generation import Generator
 from workbench.generation.decoding import Decoding
 from workbench.models.context import Context
 from workbench.pretraining.forward import HeadInputs
+from workbench.recipe.reading import load_recipe
 from workbench.runs.loaded_run import LoadedRun, load
 from workbench.sequences.batch import collate
+from workbench.training.pretrain import pretrain
 
 SENTINELS = tuple(f"<extra_id_{number}>" for number in range(9))
 PROMPTS = [" ".join(WORDS[:7]), " ".join(WORDS[5:8]), " ".join(WORDS[3:])]
@@ -172,3 +175,40 @@ def their_logits(model: Any, ids: list[int]) -> Tensor:
         given["decoder_input_ids"] = torch.tensor([[model.config.decoder_start_token_id]])
     logits: Tensor = model(**given).logits[0]
     return logits
+
+
+def test_a_learned_prompt_is_read_as_theirs(tmp_path: Path) -> None:
+    """GPT-2's weights in joint layers over a prompt and the text (Lester et al., arXiv:2104.08691)."""
+    folder, file = recipe(tmp_path, "gpt2")
+    tree = yaml.safe_load(file.read_text())
+    tree["model"]["streams"]["prompt"] = {"embedding": "queries", "hidden_size": 32, "count": 3}
+    joint, norm = tree["model"]["layers"]
+    joint.pop("stream")
+    tree["model"]["layers"] = [{**joint, "layer": "joint", "streams": ["prompt", "text"]}, norm]
+    queries = {"transform": "queries", "stream": "prompt", "count": 3, "of": "text"}
+    before = {"transform": "before", "streams": ["prompt", "text"]}
+    tree["tasks"]["it"]["sequence"]["transforms"] = [queries, before]
+    file.write_text(yaml.safe_dump(tree))
+    loaded = load(pretrain(load_recipe(str(file)), tmp_path / "run"))
+    with torch.no_grad():
+        theirs, network = transformers.AutoModel.from_pretrained(folder).eval(), loaded.model.network().eval()
+        prompt = network.embeddings["prompt"].table.weight
+        (sample,) = loaded.tasks["it"].sequences([{"key": "a", "draw": (0,), "text": PROMPTS[0]}])
+        ids = torch.as_tensor(sample.fields("text")["input_ids"])
+        states = network(collate([sample]))["text"]
+        placed = torch.cat([prompt - theirs.wpe.weight[:3], theirs.wte(ids)])  # theirs adds positions to the prompt
+        wanted = theirs(inputs_embeds=placed[None]).last_hidden_state[0, 3:]
+        torch.testing.assert_close(states, wanted, rtol=0, atol=1e-5)
+        (tmp_path / "prompts.txt").write_text(PROMPTS[0] + "\n")
+        generate(tmp_path / "run", tmp_path / "prompts.txt", Decoding(max_new_tokens=LONGEST), tmp_path / "made.jsonl")
+        words = json.loads((tmp_path / "made.jsonl").read_text())["tokens"]
+        assert loaded.tokenizer is not None
+        ids, made = torch.as_tensor(loaded.tokenizer.encode(PROMPTS[0]).ids), []
+        while len(made) < len(words):
+            placed = torch.cat(
+                [prompt - theirs.wpe.weight[:3], theirs.wte(torch.cat([ids, torch.tensor(made, dtype=int)]))]
+            )
+            made.append(
+                int((theirs(inputs_embeds=placed[None]).last_hidden_state[0, -1] @ theirs.wte.weight.T).argmax())
+            )
+        assert loaded.tokenizer.tokens(made) == words

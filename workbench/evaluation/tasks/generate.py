@@ -72,7 +72,8 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
             builder["visibility"] = "causal" if causal else "prefix"
         placed = ("network", "view", "after")
         objective = {name: value for name, value in writer.placed.stated.items() if name not in placed}
-        return Setup(SequenceSpec(builder), objective, sees=() if stream == "text" else ("text",))
+        sequence = SequenceSpec(builder, transforms=writer.task.spec.sequence.transforms)
+        return Setup(sequence, objective, sees=() if stream == "text" else ("text",))
 
     def open(self, scoring: GenerateScoring) -> EvaluatedRun:
         check_libraries()
