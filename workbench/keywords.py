@@ -162,6 +162,7 @@ class Finetune(TypedDict, total=False):
     network: str | None
     objective: Literal["itc", "itm"] | None
     overrides: Assignments | None
+    pattern: str
     read: Any
     scheme: Literal["BIO", "IOBES", "BILOU", "BMES", "spans"] | None
     source: str | None
@@ -171,6 +172,7 @@ class Finetune(TypedDict, total=False):
     teacher: Places | None
     types: str | None
     without: str | Sequence[str] | None
+    word: Assignments
 
 
 class Evaluate(TypedDict, total=False):

@@ -270,7 +270,7 @@ class ClozeTuning(LabelTuning):
 
     Examples:
 
-      workbench finetune cloze runs/bert corpora/films --pattern "{text} It was {mask}." --word 0=sad --word 1=great
+      workbench finetune cloze runs/bert corpora/reviews --pattern "{text} It was {mask}." --word 0=sad --word 1=great
 
       workbench finetune cloze runs/bert corpora/rte --pattern "{second}? || {mask}, {text}" --word 0=yes --word 1=no
     """

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from workbench.sequences.transforms.queries import LAST
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Word
 from workbench.sequences.protocols import Transform
 from workbench.sequences.sequence import Fields, Rows, Sequence
+from workbench.sequences.transforms.queries import LAST
 from workbench.text.tokenizer import Tokenizer
 
 
