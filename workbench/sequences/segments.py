@@ -83,18 +83,25 @@ def swapped(sample: Sample) -> Sample:
 
 def _pair(sample: Sample, begin: int, cut: int, end: int) -> Sample:
     """The characters [begin, cut) of the sample's text, and [cut, end), which follow them."""
-    pair = with_second({**sample, **_between(sample, begin, cut)}, _between(sample, cut, end))
+    pair = with_second({**sample, **between(sample, begin, cut)}, between(sample, cut, end))
     return {**pair, "follows": True}
 
 
-def _between(sample: Sample, begin: int, end: int) -> dict[str, Any]:
-    """The segment of the characters [begin, end)."""
+def between(sample: Sample, begin: int, end: int) -> dict[str, Any]:
+    """The segment of the characters [begin, end) of the sample's text."""
     segment: dict[str, Any] = {"text": sample["text"][begin:end]}
     for field in _FIELDS:
         if field in sample:
             inside = [m for m in sample[field] if m[0] >= begin and m[1] <= end]
             segment[field] = [[m[0] - begin, m[1] - begin, *m[2:]] for m in inside]
     return segment
+
+
+def surrounded(segment: dict[str, Any], before: str, after: str) -> dict[str, Any]:
+    """The segment with characters before and after its text."""
+    by = len(before)
+    moved = {field: [[m[0] + by, m[1] + by, *m[2:]] for m in segment[field]] for field in _FIELDS if field in segment}
+    return {**moved, "text": before + segment["text"] + after}
 
 
 def cut_longer(first: int, second: int, room: int) -> tuple[int, int]:

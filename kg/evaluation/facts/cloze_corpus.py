@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from kg.evaluation.facts.fact_ranking import Cloze
+from kg.evaluation.facts.fact_ranking import FactCloze
 from kg.graph.store import GraphStore
 from workbench.components.build_context import note
 from workbench.core.errors import WorkbenchError
@@ -58,7 +58,7 @@ class ClozeFacts:
 
     relation: str
     candidates: ObjectCandidates
-    clozes: list[Cloze] = field(default_factory=list)
+    clozes: list[FactCloze] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
 
     def rank_by(self, scores: Sequence[float]) -> tuple[list[float], list[int]]:
@@ -133,7 +133,7 @@ def read_facts(
         facts = found.setdefault(relation, ClozeFacts(relation, candidates[relation]))
         gold = places[wanted]
         others = {places[entity] for entity in true[subject, relation] if entity in places} - {gold}
-        facts.clozes.append(Cloze.of(sample, gold, sorted(others)))
+        facts.clozes.append(FactCloze.of(sample, gold, sorted(others)))
         facts.samples.append(sample)
     return found
 

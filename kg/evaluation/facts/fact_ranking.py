@@ -36,7 +36,7 @@ Predict = Callable[[list[Sample]], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Cloze:
+class FactCloze:
     """A sentence with a slot between `before` and `after`, and the candidate that belongs there.
 
     `stretches` are those of the record's fields that lie outside the slot, mentions (`spans`) and the tags of words, as
@@ -53,7 +53,7 @@ class Cloze:
     kept: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], gold: int, also_right: Sequence[int] = ()) -> Cloze:
+    def of(cls, record: Mapping[str, Any], gold: int, also_right: Sequence[int] = ()) -> FactCloze:
         """The slot of a record with `text`, `spans` and one stretch in `mask_spans`; mentions in the slot are left out.
 
         Raises:
@@ -100,7 +100,7 @@ class FactScores:
 
 
 def rank_objects(
-    clozes: Sequence[Cloze],
+    clozes: Sequence[FactCloze],
     candidates: Sequence[str],
     tokenizer: Tokenizer,
     predict: Predict,
@@ -112,7 +112,7 @@ def rank_objects(
 
     Args:
         clozes: the sentences.
-        candidates: spellings of the objects; `Cloze.gold` counts in this list.
+        candidates: spellings of the objects; `FactCloze.gold` counts in this list.
         tokenizer: the model's.
         predict: samples whose slots (`mask_spans`) have one number m of tokens -> log-probabilities
             [samples, m, vocabulary] of the slot's tokens, with the slot masked (`kg.evaluation.slots`).
@@ -169,7 +169,7 @@ def candidate_tokens(candidates: Sequence[str], before: str, after: str, tokeniz
 
 
 def _by_context(
-    clozes: Sequence[Cloze], candidates: Sequence[str], tokenizer: Tokenizer
+    clozes: Sequence[FactCloze], candidates: Sequence[str], tokenizer: Tokenizer
 ) -> Iterator[tuple[list[int], list[np.ndarray]]]:
     """Sentences whose slots have the same neighbouring characters, with the candidates' tokens there."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)

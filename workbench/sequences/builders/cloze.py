@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
+from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Name
-from workbench.corpora.schema.places import splice, take
 from workbench.sequences.alignment import Partial
 from workbench.sequences.builder import TRUNCATED, sample_text
 from workbench.sequences.builders.sentence_pair import SentencePairBuilder
-from workbench.sequences.segments import cut_longer, swapped
+from workbench.sequences.segments import between, cut_longer, segments_of, surrounded, swapped, with_second
 from workbench.sequences.sequence import Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -28,12 +28,9 @@ FORM = (
 
 
 class Segment(NamedTuple):
-    """A segment of a pattern: the words before and after the text, and the start of the mask in one of them.
+    """A segment of a pattern: whether it holds a text, the words before and after it, and the start of the mask in the
+    words before (False) or after it (True)."""
 
-    `field` is the sample's text that it holds; `text` or `second`. `within` says whether it holds one.
-    """
-
-    field: str
     within: bool
     before: str
     after: str
@@ -89,36 +86,32 @@ class ClozeBuilder(SentencePairBuilder):
                 f"the pattern {self.pattern!r} has {SECOND}, and the sample {sample.get('key')!r} has no second text; "
                 "use a corpus of pairs, or a pattern without it"
             )
-        marks = ("mask_spans", "second_mask_spans")
-        others = marks if pair else (*marks, "second", "second_spans")
-        filled = {name: value for name, value in sample.items() if name not in others}
-        filled = self._shortened(swapped(filled) if SECOND in self.pattern.split("||")[0] else filled, pair)
-        for segment in self.segments:
-            words = segment.before, segment.after
-            if not segment.within:
-                filled[segment.field] = "".join(words)
-                length = 0
-            else:
-                length = len(filled[segment.field])
-                filled = splice(filled, segment.field, [(0, 0, words[0]), (length, length, words[1])])
-            start = segment.place(length)
-            if start is not None:
-                marked = "mask_spans" if segment.field == "text" else "second_mask_spans"
-                filled[marked] = [[start, start + len(self.placeholder)]]
-        return filled
+        first_is_second = SECOND in self.pattern.split("||")[0]
+        texts = segments_of(swapped(sample) if first_is_second else sample)[: 2 if pair else 1]
+        filled = [self._surrounded(*each) for each in zip_longest(self.segments, self._shortened(texts))]
+        others = {"text", "spans", "mask_spans", "second", "second_spans", "second_mask_spans", "tags"}
+        rest = {name: value for name, value in sample.items() if name not in others}
+        return {**rest, **filled[0]} if len(filled) == 1 else with_second({**rest, **filled[0]}, filled[1])
 
-    def _shortened(self, sample: Sample, pair: bool) -> Sample:
-        """The sample with texts that fit the room next to the pattern."""
-        fields = ("text", "second") if pair else ("text",)
-        encoded = self.tokenizer.encode_batch([sample[field] for field in fields])
+    def _surrounded(self, segment: Segment, text: dict[str, Any] | None) -> dict[str, Any]:
+        """A segment of the pattern with its text, if it has one."""
+        inner = {"text": ""} if text is None else text
+        filled = surrounded(inner, segment.before, segment.after)
+        start = segment.place(len(inner["text"]))
+        marked = [] if start is None else [[start, start + len(self.placeholder)]]
+        return {**filled, "mask_spans": marked}
+
+    def _shortened(self, texts: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The texts, cut to fit the room next to the pattern."""
+        encoded = self.tokenizer.encode_batch([text["text"] for text in texts])
         first, second = len(encoded[0]), len(encoded[-1])
-        lost = cut_longer(first, second, self.room) if pair else (max(0, first - self.room),)
-        for field, text, cut in zip(fields, encoded, lost, strict=True):
+        lost = cut_longer(first, second, self.room) if len(texts) == 2 else (max(0, first - self.room),)
+        for number, (text, cut) in enumerate(zip(encoded, lost, strict=True)):
             if cut:
                 self.dropped[TRUNCATED] += cut
                 kept = text.part(0, len(text) - cut)
-                sample = take(sample, field, 0, int(kept.ends[-1]) if len(kept) else 0)
-        return sample
+                texts[number] = between(texts[number], 0, int(kept.ends[-1]) if len(kept) else 0)
+        return texts
 
     def _read(self, pattern: str) -> tuple[list[Segment], str]:
         """The segments of a pattern, and the placeholder of its mask."""
@@ -132,7 +125,7 @@ class ClozeBuilder(SentencePairBuilder):
             raise WorkbenchError(f"pattern: {pattern!r}; {FORM}")
         order = (SECOND, TEXT) if SECOND in slots[0] else (TEXT, SECOND)
         for word in PLACEHOLDERS:
-            found = [_segment(*each, word) for each in zip(("text", "second"), parts, order, strict=False)]
+            found = [_segment(*each, word) for each in zip(parts, order, strict=False)]
             if all(self._one_token(segment, word) for segment in found):
                 return found, word
         raise WorkbenchError(
@@ -160,7 +153,7 @@ class ClozeBuilder(SentencePairBuilder):
         )
 
 
-def _segment(field: str, part: str, slot: str, placeholder: str) -> Segment:
+def _segment(part: str, slot: str, placeholder: str) -> Segment:
     """A segment of a pattern with a word in place of its mask."""
     before, slotted, after = part.partition(slot)
     mask = None
@@ -168,4 +161,4 @@ def _segment(field: str, part: str, slot: str, placeholder: str) -> Segment:
         if MASK in words:
             mask = bool(behind), words.index(MASK)
     before, after = before.replace(MASK, placeholder), after.replace(MASK, placeholder)
-    return Segment(field, bool(slotted), before, after, mask)
+    return Segment(bool(slotted), before, after, mask)

@@ -8,7 +8,7 @@ import tokenizers
 import torch
 from tokenizers import models, pre_tokenizers
 
-from kg.evaluation.facts.fact_ranking import Cloze, candidate_tokens, rank_objects
+from kg.evaluation.facts.fact_ranking import FactCloze, candidate_tokens, rank_objects
 from kg.evaluation.facts.slots import SlotPredictor
 from kg.graph.entity_facts import Fact
 from kg.sequences.transforms.sentence_tree import SentenceTreeTransform
@@ -44,7 +44,7 @@ def test_cloze_of_a_record_moves_spans_and_unlinks_the_slot() -> None:
         "spans": [[0, 4, "Q1", 1.0], [11, 17, "Q2", 1.0], [23, 28, "Q3", 0.5]],
         "mask_spans": [[11, 17, "Q2"]],
     }
-    cloze = Cloze.of(record, gold=0)
+    cloze = FactCloze.of(record, gold=0)
     assert (cloze.before, cloze.after) == ("lyon is in ", " near spain .")
     sample = cloze.sample("new zealand", (0,))
     assert sample["text"] == "lyon is in new zealand near spain ."
@@ -52,7 +52,7 @@ def test_cloze_of_a_record_moves_spans_and_unlinks_the_slot() -> None:
     assert [sample["text"][s:e] for s, e, *_ in sample["spans"]] == ["lyon", "spain"]
     assert "tags" not in sample
     with pytest.raises(WorkbenchError, match="0 mask_spans"):
-        Cloze.of({**record, "mask_spans": []}, gold=0)
+        FactCloze.of({**record, "mask_spans": []}, gold=0)
 
 
 def test_a_cloze_keeps_the_tags_of_its_words_and_which_candidate_is_right() -> None:
@@ -67,7 +67,7 @@ def test_a_cloze_keeps_the_tags_of_its_words_and_which_candidate_is_right() -> N
         "mask_spans": [[3, 9]],
         "language": "en",
     }
-    sample = Cloze.of(record, gold=0).sample("new zealand", (0,))
+    sample = FactCloze.of(record, gold=0).sample("new zealand", (0,))
     assert sample["language"] == "en"
     assert sample["spans"] == [[18, 22, "Q1", 0.7, {"right": 1}], [18, 22, "Q9", 0.3, {"right": 0}]]
     assert sample["tags"] == [[0, 2, "r"], [15, 17, "v"], [18, 22, "n"]]
@@ -94,7 +94,7 @@ def test_scores_equal_a_plain_loop_over_candidates(tokenizer: Tokenizer, normali
     network, head = model(len(WORDS))
     predict = SlotPredictor(network, head, DocumentBuilder(tokenizer, 32), tokenizer.id("mask"))
     befores = [("lyon is in ", " ."), ("the city of ", ""), ("", " is near lyon ."), ("a city in ", " .")]
-    clozes = [Cloze(str(i), b, a, gold=i % 4) for i, (b, a) in enumerate(befores)]
+    clozes = [FactCloze(str(i), b, a, gold=i % 4) for i, (b, a) in enumerate(befores)]
     result = rank_objects(clozes, CANDIDATES, tokenizer, predict, normalisation=normalisation, batch_size=2)
     assert result.normalisation == normalisation
     for cloze, rank, best in zip(clozes, result.ranks, result.best, strict=True):
@@ -146,7 +146,7 @@ def test_slots_after_knowledge_injection(tokenizer: Tokenizer) -> None:
         return sequences
 
     predict = SlotPredictor(network, head, prepare, tokenizer.id("mask"))
-    cloze = Cloze("f", "lyon is in ", " .", 0, stretches={"spans": [[0, 4, "Q1", 1.0]]})
+    cloze = FactCloze("f", "lyon is in ", " .", 0, stretches={"spans": [[0, 4, "Q1", 1.0]]})
     found = predict([cloze.sample("new zealand", (0,))])
     assert found.shape == (1, 2, len(WORDS))
     assert np.allclose(np.exp(found).sum(-1), 1, atol=1e-5)
