@@ -51,6 +51,7 @@ SIZES = {
     "attention_dropout": 0.0,
     "repeat": 1,
     "num_heads": 2,
+    "kv_heads": 1,
 }
 OF_DATA = ("feature_size", "num_classes")
 """Those of them that the small data decide."""
