@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from workbench.sequences.batch import Batch, MicroBatch
 
-HIDDEN, INNER, HEADS, LAYERS = 256, 1024, 4, 4
+HIDDEN, INNER, HEADS, LAYERS, KV_HEADS = 256, 1024, 4, 4, 2
 IGNORED = -100
 Inputs = dict[str, Tensor]
 
@@ -195,6 +195,7 @@ BERT = {
     "num_attention_heads": HEADS,
     "intermediate_size": INNER,
 }
+GROUPED = {"num_key_value_heads": KV_HEADS, "tie_word_embeddings": True}
 GPT = {"n_embd": HIDDEN, "n_layer": LAYERS, "n_head": HEADS}
 BART = {
     "d_model": HIDDEN,
@@ -241,6 +242,7 @@ PEERS = {
     "glm": Peer("BertForMaskedLM", "BertConfig", BERT, with_ranks, "cls.predictions"),
     "gpt": Peer("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT, causal),
     "gpt-2": Peer("GPT2LMHeadModel", "GPT2Config", GPT, causal),
+    "llama": Peer("LlamaForCausalLM", "LlamaConfig", {**BERT, **GROUPED}, causal),
     "macbert": PAIRS,
     "mass": Peer("BartForConditionalGeneration", "BartConfig", BART, translated, "lm_head"),
     "modernbert": Peer("ModernBertForMaskedLM", "ModernBertConfig", {**BERT, "pad_token_id": 0}, masked, "head"),

@@ -32,7 +32,7 @@ from torch import nn
 
 from benchmarks.real_data import call
 from benchmarks.rounds import clock_of, compared
-from benchmarks.text_peers import HEADS, HIDDEN, INNER, LAYERS, PEERS, loss_of
+from benchmarks.text_peers import HEADS, HIDDEN, INNER, KV_HEADS, LAYERS, PEERS, loss_of
 from workbench.core.files.drafts import write_text
 from workbench.core.processes.malloc import keep_freed_memory
 from workbench.objectives._token_head import token_table
@@ -49,6 +49,7 @@ from workbench.text.tokenizer import Tokenizer
 from workbench.training.data import reader_of
 
 SIZES = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_heads": HEADS, "embedding_size": HIDDEN}
+SIZES |= {"kv_heads": KV_HEADS}
 BATCHES, BOOKS, SHORTEST, VOCABULARY = 8, 5, 10, "8192"
 PACKING = ("across", "full")
 GROUP = 50

@@ -75,6 +75,8 @@ def text(data: Path, corpora: Path) -> Iterator[Made]:
     yield "linked-phrases", "prepare", "phrases", str(corpora / "linked")
     yield "linked-phrases-held-out", "prepare", "phrases", str(corpora / "linked-held-out")
     yield "dialogues", "prepare", "text", str(dialogues), "--split", "held-out=0.1"
+    two = "fields={speakers: null}"  # whoever speaks in turn: a user and the assistant
+    yield "chats", "prepare", "text", str(dialogues), "--option", two, "--split", "held-out=0.1"
     yield from _multilingual(data / "multi30k", MULTILINGUAL, corpora)
 
 

@@ -23,8 +23,8 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Share, Word
-from workbench.models.blocks import make_norm
 from workbench.models.network import Network
+from workbench.models.norms import make_norm
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.rows import drop

@@ -119,6 +119,16 @@ class Same:
 
 
 CLASS_TOKEN = {"the class token's position, which is one with its vector here": 1}
+SMOLLM = {
+    "hidden_size": 576,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+    "intermediate_size": 1536,
+    "vocab_size": 49152,
+}
+LARGER = {"hidden_size": 960, "num_hidden_layers": 32, "num_attention_heads": 15, "num_key_value_heads": 5}
+LLAMA3 = {"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 128256}
 CLIP_HEAD = {"projections": 512 * 512 + 768 * 512, "norms before them": 2 * 512 + 2 * 768, "scale": 1}
 LIBRARY = {
     "clip": Same("CLIP", {}, more={**CLIP_HEAD, "the class token's position, one with its vector here": 768}),
@@ -130,6 +140,9 @@ LIBRARY = {
         rows={"positions and types of regions, of which all read one row each: their sum here": 512 + 2 - 1},
     ),
     "k-bert": Same("Bert", {"vocab_size": 21128}),
+    "llama": Same("Llama", SMOLLM),
+    "llama-360m": Same("Llama", {**SMOLLM, **LARGER, "intermediate_size": 2560}),
+    "llama-8b": Same("Llama", LLAMA3),
     "distilbert": Same("DistilBert", {}),
     "bert-pkd": Same("Bert", {"num_hidden_layers": 6}),
     "tinybert": Same("Bert", TINY, pooled=False),
@@ -184,6 +197,7 @@ LIBRARY = {
     ),
 }
 VOCABULARIES = {"clip": 49408, "luke": 50267, "k-bert": 21128, "e-bert": 28996, "coca": 64000}
+VOCABULARIES |= {"llama": 49152, "llama-360m": 49152, "llama-8b": 128256}
 VOCABULARIES |= dict.fromkeys(("kepler", "sentilr", "k-adapter", "layerdrop"), 50265)
 
 
@@ -210,6 +224,7 @@ def decoder(network: Network) -> int:
 
 
 FIGURES = {
+    ("llama", "the name of SmolLM2-135M, arXiv:2502.02737"): (whole, 135, 0.5),
     ("albef", "BERT-base, 3.5 of arXiv:2107.07651"): (text_and_fusion, 123.7, 0.05),
     ("albef", "ViT-B/16, 3.5 of arXiv:2107.07651"): (image_encoder, 85.8, 0.05),
     ("coca", "image encoder, table 1 of arXiv:2205.01917"): (image_encoder, 86, 0.5),

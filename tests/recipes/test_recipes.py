@@ -51,6 +51,7 @@ SIZES = {
     "attention_dropout": 0.0,
     "repeat": 1,
     "num_heads": 2,
+    "kv_heads": 1,
 }
 OF_DATA = ("feature_size", "num_classes")
 """Those of them that the small data decide."""
@@ -63,6 +64,7 @@ CORPORA = {
     "tagged_text": "text",
     "kg.marked_pair": "text",
     "dialogue": "text",
+    "conversation": "text",
     "image_caption": "images",
     "caption_pair": "images",
     "question_image": "images",
@@ -74,7 +76,7 @@ CORPORA = {
 """Which of the small corpora feeds a sequence builder."""
 RECURRENT = ("speechbert",)
 """Recipes whose steps take several times as long as those of others."""
-OWN = ("joint-entity",)
+OWN = ("joint-entity", "llama-chat")
 """Recipes of no paper."""
 
 

@@ -178,8 +178,8 @@ def _embedding(spec: Spec, given: Mapping[str, Any]) -> Spec:
 def _layer(spec: Spec, share: str | None, sizes: Mapping[str, int], given: Mapping[str, Any]) -> Spec:
     full = {**spelt_out("layer", spec, given), "share": share}
     full.pop("sizes", None)
-    if full.get("attention_bias", 0) is None:
-        full["attention_bias"] = full["bias"]
+    defaults = {"attention_bias": "bias", "qkv_bias": "attention_bias", "kv_heads": "num_heads"}
+    full |= {key: full[other] for key, other in defaults.items() if full.get(key, 0) is None}
     if full.get("score_bias") is not None:
         full["score_bias"] = spelt_out("score_bias", full["score_bias"], given)
     streams = [full["stream"]] if full.get("stream") else list(full.get("streams") or [])

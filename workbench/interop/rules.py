@@ -20,7 +20,7 @@ were where the network was read from a checkpoint and has not changed since, and
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
@@ -56,10 +56,15 @@ class SameTensor:
 
 @dataclass(frozen=True)
 class Stack:
-    """Tensors that are one here, stacked along the first dimension in this order."""
+    """Tensors that are one here, stacked along the first dimension in this order.
+
+    Attributes:
+        sizes: theirs in that dimension; empty where they are equal.
+    """
 
     sources: tuple[str, ...]
     target: str
+    sizes: tuple[int, ...] = field(default=(), kw_only=True)
 
     @property
     def theirs(self) -> tuple[str, ...]:
@@ -73,7 +78,8 @@ class Stack:
         return {self.target: torch.cat([state[name] for name in self.sources])}
 
     def write(self, state: State) -> dict[str, Tensor]:
-        parts = state[self.target].chunk(len(self.sources))
+        whole = state[self.target]
+        parts = whole.split(self.sizes) if self.sizes else whole.chunk(len(self.sources))
         return dict(zip(self.sources, parts, strict=True))
 
 

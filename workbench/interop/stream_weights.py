@@ -20,7 +20,7 @@ from workbench.recipe.spec import NetworkSpec, Spec
 
 SUBLAYERS = {"attention": "attention", "self_attention": "attention", "feed_forward": "feed_forward"}
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(LayerOptions)}
-COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary", "scale", "window")
+COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary", "rotary_scaling", "scale", "window")
 """Options that change what the same weights compute, though their shapes are the same."""
 
 

@@ -22,7 +22,7 @@ from workbench.core.options.bounds import Name
 from workbench.models.attention.key_values import KeyValueHook, KeyValues
 from workbench.models.context import Context
 from workbench.models.layer_checks import STREAMS
-from workbench.models.tensor_cut import TensorCuts
+from workbench.models.tensor_cut import Blocks, TensorCuts
 
 States = dict[str, Tensor]
 
@@ -140,7 +140,7 @@ class Adapter(nn.Module):
         """The input and the output of the module -> the new output."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
-    def cuts_at(self, place: Literal["columns", "rows", "heads"], blocks: int) -> TensorCuts:
+    def cuts_at(self, place: Literal["columns", "rows", "heads"], blocks: Blocks) -> TensorCuts:
         """The cuts of the adapter where tensor parallelism cuts its module.
 
         Args:

@@ -24,7 +24,7 @@ from workbench.models.context import Context
 from workbench.models.initialisation import initialise
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout, layout_of
-from workbench.models.tensor_cut import CutDim, TensorCuts, is_spread
+from workbench.models.tensor_cut import Blocks, CutDim, TensorCuts, is_spread
 from workbench.sequences.batch import Stream
 
 
@@ -54,7 +54,7 @@ class BottleneckAdapter(Adapter):
         for zero in (self.down.bias, self.up.weight, self.up.bias):
             nn.init.zeros_(zero)
 
-    def cuts_at(self, place: str, blocks: int) -> TensorCuts:
+    def cuts_at(self, place: str, blocks: Blocks) -> TensorCuts:
         if place == "rows":  # the outputs are whole
             return TensorCuts()
         return TensorCuts(columns={"up": blocks}, rows={"down": blocks}, entering=("up",))
@@ -86,7 +86,7 @@ class LoraAdapter(Adapter):
         nn.init.kaiming_uniform_(self.down.weight, a=math.sqrt(5))
         nn.init.zeros_(self.up.weight)
 
-    def cuts_at(self, place: str, blocks: int) -> TensorCuts:
+    def cuts_at(self, place: str, blocks: Blocks) -> TensorCuts:
         if place == "rows":
             return TensorCuts(rows={"down": blocks}, features={"dropout": blocks})
         return TensorCuts(columns={"up": blocks}, summed=("down.weight",))
@@ -170,7 +170,7 @@ class PrefixAdapter(Adapter):
         for rows in (self.keys, self.values):
             nn.init.normal_(rows, std=scale)
 
-    def cuts_at(self, place: str, blocks: int) -> TensorCuts:
+    def cuts_at(self, place: str, blocks: Blocks) -> TensorCuts:
         return TensorCuts(tensors={"keys": CutDim(1), "values": CutDim(1)})
 
     def forward(self, inputs: KeyValues, outputs: KeyValues) -> KeyValues:

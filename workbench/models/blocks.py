@@ -1,4 +1,4 @@
-"""Building blocks of layers: options, norms, activations, feed-forward, multi-head attention over rows, and the two
+"""Building blocks of layers: options, activations, feed-forward, multi-head attention over rows, and the two
 sublayers of every Transformer layer (`AttentionBlock`, `FeedForwardBlock`)."""
 
 from __future__ import annotations
@@ -21,19 +21,22 @@ from workbench.core.options.bounds import (
     Epsilon,
     Heads,
     Positive,
+    RotaryBase,
     Size,
 )
 from workbench.models.attention.call import attend
 from workbench.models.attention.key_values import KeyValueHook, KeyValues
+from workbench.models.attention.request import for_each_query
 from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
-from workbench.models.layout import Layout, rotate
-from workbench.models.tensor_cut import CutModule, HeadRange, TensorCuts
+from workbench.models.layout import Layout
+from workbench.models.norms import NormKind, make_norm
+from workbench.models.rotary import Rotary, RotaryScaling, rotate
+from workbench.models.tensor_cut import Blocks, CutModule, HeadRange, TensorCuts
 
 Ungated = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "tanh"]
 Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
-NormKind = Literal["layer", "rms", "unbiased"]
 NormPlace = Literal["post", "pre"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -47,29 +50,6 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
     "geglu_tanh": lambda x: F.gelu(x, approximate="tanh"),
 }
 GATED = ("swiglu", "geglu", "geglu_tanh")
-
-
-class UnbiasedNorm(nn.Module):
-    """K-BERT's norm: gain * (x - mean) / (std + eps) + bias, with the unbiased standard deviation (divide by n - 1)."""
-
-    def __init__(self, size: int, eps: float = 1e-6, bias: bool = True) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.bias = nn.Parameter(torch.zeros(size)) if bias else None
-        self.eps = eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        mean = x.mean(-1, keepdim=True)
-        scaled = self.weight * (x - mean) / (x.std(-1, keepdim=True) + self.eps)
-        return scaled if self.bias is None else scaled + self.bias
-
-
-NORMS: dict[NormKind, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "unbiased": UnbiasedNorm}
-
-
-def make_norm(kind: NormKind, size: int, eps: float, bias: bool = True) -> nn.Module:
-    """A norm over the last dimension: `layer`, `rms` (which never has a bias), or `unbiased` (K-BERT's)."""
-    return nn.RMSNorm(size, eps=eps) if kind == "rms" else NORMS[kind](size, eps=eps, bias=bias)
 
 
 def activation(name: Activation) -> Callable[[Tensor], Tensor]:
@@ -129,6 +109,8 @@ class LayerOptions:
 
     Attributes:
         num_heads: heads of the attention.
+        kv_heads: heads of keys and values, each of which num_heads / kv_heads queries read (arXiv:2305.13245); by
+            default num_heads.
         intermediate_size: of the feed-forward network, by default 4 x the hidden size.
         dropout: of the result of each sublayer.
         attention_dropout: of the attention weights.
@@ -136,30 +118,57 @@ class LayerOptions:
         norm_place: behind each residual connection (post, as in BERT) or at the start of each sublayer (pre).
         norm_eps: epsilon of the norms.
         rotary: base of rotary positions (arXiv:2104.09864).
+        rotary_scaling: of their frequencies, for texts longer than those of pretraining.
+        qk_norm: whether an RMSNorm of each head's size is applied to queries and to keys, before rotary positions
+            (Qwen3).
         score_bias: a component that adds to the scores of attention (buckets).
         window: the greatest distance in rows at which a row is seen.
         scale: of the scores, by default 1 / sqrt(head size).
         bias: of linear maps and norms.
         attention_bias: of the linear maps of attention, by default as `bias`.
+        qkv_bias: of those of queries, keys and values alone, by default as `attention_bias` (Qwen2: true).
         inner_size: heads x head size of the attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
         activation: gelu, gelu_tanh, quick_gelu, relu, tanh, or gated: swiglu, geglu, geglu_tanh.
     """
 
     num_heads: Heads
+    kv_heads: Heads | None = None
     intermediate_size: Size | None = None
     dropout: Dropout = 0.1
     attention_dropout: Dropout = 0.1
     norm: NormKind = "layer"
     norm_place: NormPlace = "post"
     norm_eps: Epsilon = 1e-12
-    rotary: Positive | None = None
+    rotary: RotaryBase | None = None
+    rotary_scaling: RotaryScaling | None = None
+    qk_norm: bool = False
     score_bias: ComponentSpec | ComponentName | None = None
     window: CountOrZero | None = None
     scale: Positive | None = None
     bias: bool = True
     attention_bias: bool | None = None
+    qkv_bias: bool | None = None
     inner_size: Size | None = None
     activation: Activation = "gelu"
+
+    def __post_init__(self) -> None:
+        if self.kv_heads is not None and self.num_heads % self.kv_heads:
+            raise WorkbenchError(
+                f"kv_heads = {self.kv_heads} does not divide num_heads = {self.num_heads}; choose a number that does"
+            )
+        if self.rotary_scaling is not None and self.rotary is None:
+            raise WorkbenchError("rotary_scaling scales rotary positions, which this layer lacks; state rotary: BASE")
+
+    @property
+    def rotation(self) -> Rotary | None:
+        """The rotary positions."""
+        return None if self.rotary is None else Rotary(self.rotary, self.rotary_scaling)
+
+    @property
+    def biases(self) -> tuple[bool, bool]:
+        """Whether queries, keys and values have biases, and whether the attention's output has one."""
+        output = self.bias if self.attention_bias is None else self.attention_bias
+        return output if self.qkv_bias is None else self.qkv_bias, output
 
     def norm_of(self, size: int) -> nn.Module:
         return make_norm(self.norm, size, self.norm_eps, self.bias)
@@ -187,32 +196,44 @@ class MultiHeadAttention(CutModule, nn.Module):
             raise WorkbenchError(
                 f"num_heads = {num_heads} does not divide the width {inner} of the attention; choose a number that does"
             )
-        bias = options.bias if options.attention_bias is None else options.attention_bias
-        self.num_heads = num_heads
+        self.num_heads, self.kv_heads = num_heads, options.kv_heads or num_heads
         self.head_size = inner // num_heads
         self.dropout = options.attention_dropout
-        self.rotary = options.rotary
+        self.rotary = options.rotation
         self.window, self.scale = options.window, options.scale
         about = {"num_heads": num_heads, "head_size": self.head_size}
         self.score_bias: ScoreBias | None = None
         if options.score_bias is not None:
             self.score_bias = build("score_bias", options.score_bias, "score_bias", **about)
+        (bias, output_bias), each = options.biases, self.kv_heads * self.head_size
         if key_size is None:
-            self.qkv = nn.Linear(hidden_size, 3 * inner, bias=bias)
+            self.qkv = nn.Linear(hidden_size, inner + 2 * each, bias=bias)
         else:
             self.query = nn.Linear(hidden_size, inner, bias=bias)
-            self.key_value = nn.Linear(key_size, 2 * inner, bias=bias)
-        self.seen = KeyValueHook(num_heads, self.head_size)
-        self.output = nn.Linear(inner, hidden_size, bias=bias)
+            self.key_value = nn.Linear(key_size, 2 * each, bias=bias)
+        self.query_norm, self.key_norm = (
+            nn.RMSNorm(self.head_size, eps=options.norm_eps) if options.qk_norm else nn.Identity() for _ in range(2)
+        )
+        self.seen = KeyValueHook(self.kv_heads, self.head_size)
+        self.output = nn.Linear(inner, hidden_size, bias=output_bias)
 
     def tensor_cuts(self) -> TensorCuts:
-        columns = {"qkv": 3} if hasattr(self, "qkv") else {"query": 1, "key_value": 2}
-        return TensorCuts({"num_heads": self.num_heads}, columns=columns, rows={"output": 1})
+        grouped = self.kv_heads != self.num_heads
+        fused = (self.num_heads, self.kv_heads, self.kv_heads) if grouped else 3
+        columns: dict[str, Blocks] = {"qkv": fused} if hasattr(self, "qkv") else {"query": 1, "key_value": 2}
+        divided = {"num_heads": self.num_heads, **({"kv_heads": self.kv_heads} if grouped else {})}
+        norms = (
+            f"{place}.{name}"
+            for place in ("query_norm", "key_norm")
+            for name, _ in self.get_submodule(place).named_parameters()
+        )
+        return TensorCuts(divided, columns=columns, rows={"output": 1}, summed=tuple(norms))
 
     def take_part(self, rank: int, ranks: int) -> None:
         count = self.num_heads // ranks
         self.heads = HeadRange(rank * count, count, self.num_heads)
-        self.num_heads = self.seen.num_heads = count
+        self.num_heads = count
+        self.kv_heads = self.seen.num_heads = self.kv_heads // ranks
 
     def forward(
         self,
@@ -230,13 +251,12 @@ class MultiHeadAttention(CutModule, nn.Module):
         """
         query_rows = self.entered(query_rows)
         key_rows = None if key_rows is None else self.entered(key_rows)
-        q, k, v = self._heads(query_rows, key_rows)
-        if self.rotary is not None:
-            q = rotate(q, queries.turns(self.head_size, q.dtype, self.rotary))
-            k = rotate(k, keys.turns(self.head_size, k.dtype, self.rotary))
+        q, k, v = self.projected(query_rows, key_rows)
+        q, k = self.placed(self.query_norm(q), queries), self.placed(self.key_norm(k), keys)
         if context.projects:
             heads = (queries.contiguous(q), keys.contiguous(k), keys.contiguous(v))
-            q_heads, k_heads, v_heads = (self.of_all_ranks(part.transpose(0, 1)) for part in heads)
+            whole = [self.of_all_ranks(part.transpose(0, 1)) for part in heads]
+            q_heads, k_heads, v_heads = (for_each_query(part, len(whole[0]), 0) for part in whole)
             scale = self.head_size**-0.5 if self.scale is None else self.scale
             context.project(names, (q_heads, k_heads, v_heads), scale)
         if context.keeps("keys"):
@@ -284,19 +304,24 @@ class MultiHeadAttention(CutModule, nn.Module):
         """
         return q, keys
 
-    def _heads(self, query_rows: Tensor, key_rows: Tensor | None) -> list[Tensor]:
-        shape = (-1, self.num_heads, self.head_size)
-        if hasattr(self, "qkv"):
-            if key_rows is None:
-                return [part.view(shape) for part in self.qkv(query_rows).chunk(3, dim=-1)]
-            q_weight, kv_weight = self.qkv.weight.tensor_split([self.num_heads * self.head_size])
-            q_bias, kv_bias = None, None
-            if self.qkv.bias is not None:
-                q_bias, kv_bias = self.qkv.bias.tensor_split([self.num_heads * self.head_size])
-            q, kv = F.linear(query_rows, q_weight, q_bias), F.linear(key_rows, kv_weight, kv_bias)
-        else:
+    def placed(self, heads: Tensor, layout: Layout) -> Tensor:
+        """Queries or keys [rows, heads, head_size] with their rotary positions, if the layer has any."""
+        return heads if self.rotary is None else rotate(heads, layout.turns(self.head_size, heads.dtype, self.rotary))
+
+    def projected(self, query_rows: Tensor, key_rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [rows_q, num_heads, head_size], and keys and values [rows_k, kv_heads, head_size], before norms and
+        rotary positions: a hook for attention with other projections. `key_rows` are None where they are the same."""
+        inner, each = self.num_heads * self.head_size, self.kv_heads * self.head_size
+        if not hasattr(self, "qkv"):
             q, kv = self.query(query_rows), self.key_value(query_rows if key_rows is None else key_rows)
-        return [part.view(shape) for part in (q, *kv.chunk(2, dim=-1))]
+        elif key_rows is None:
+            q, kv = self.qkv(query_rows).split([inner, 2 * each], -1)
+        else:
+            q_weight, kv_weight = self.qkv.weight.tensor_split([inner])
+            q_bias, kv_bias = (None, None) if self.qkv.bias is None else self.qkv.bias.tensor_split([inner])
+            q, kv = F.linear(query_rows, q_weight, q_bias), F.linear(key_rows, kv_weight, kv_bias)
+        k, v = kv.chunk(2, -1)
+        return q.unflatten(-1, (-1, self.head_size)), *(part.unflatten(-1, (-1, self.head_size)) for part in (k, v))
 
 
 class AttentionBlock(nn.Module):

@@ -1,7 +1,4 @@
-"""The division of the rows of streams into sequences, on which attention, positions and masks depend.
-
-Rotary positions (Su et al., RoFormer, arXiv:2104.09864, eq. 34).
-"""
+"""The division of the rows of streams into sequences, on which attention, positions and masks depend."""
 
 from __future__ import annotations
 
@@ -16,6 +13,7 @@ from torch import Tensor
 
 from workbench.core.errors import unknown
 from workbench.models.permutation import inverse_of, select
+from workbench.models.rotary import Rotary, Turns, turns
 from workbench.sequences.batch import Stream
 from workbench.sequences.pattern import VISIBILITY, Pattern, joined, plain
 from workbench.sequences.transfer import integers_on_device, on_device
@@ -122,14 +120,22 @@ class Layout:
             [s.fields["position_ids"] if "position_ids" in s.fields else _single(s).index for s in self.streams]
         )
 
-    def turns(self, size: int, dtype: torch.dtype, base: float) -> Turns:
-        """The rotary factors of heads of this size (`workbench.models.layout.turns`), in the order of the rows: made
+    def turns(self, size: int, dtype: torch.dtype, rotary: Rotary) -> Turns:
+        """The rotary factors of heads of this size (`workbench.models.rotary.turns`), in the order of the rows: made
         once for all layers, or in each compiled one, where they are fused into the rotation."""
 
         def make() -> Turns:
-            return turns(self.positions, size // 2 * 2, dtype, base)
+            lengths = self.text_lengths if rotary.by_length else None
+            return turns(self.positions, size // 2 * 2, dtype, rotary, lengths)
 
-        return make() if torch.compiler.is_compiling() else self.kept(self, ("turns", size, dtype, base), make)
+        return make() if torch.compiler.is_compiling() else self.kept(self, ("turns", size, dtype, rotary), make)
+
+    @cached_property
+    def text_lengths(self) -> Tensor:
+        """Of each row, the greatest position of its sequence plus one [rows]."""
+        last = self.positions.new_zeros(len(self.lengths))
+        last = last.scatter_reduce(0, self.sequence_ids, self.contiguous(self.positions), "amax")
+        return self.restored(last[self.sequence_ids]) + 1
 
     @cached_property
     def position_range(self) -> tuple[int, int]:
@@ -252,26 +258,3 @@ class CacheLayout(Layout):
         (stream,) = self.streams
         fields = {name: self.contiguous(values) for name, values in stream.fields.items()}
         return layout_of([Stream(fields, stream.offsets, stream.lengths)])
-
-
-Turns = tuple[Tensor, Tensor]
-
-
-def turns(positions: Tensor, size: int, dtype: torch.dtype, base: float = 10000.0) -> Turns:
-    """The rotary factors of heads of an even `size` in rows at these positions [rows], the same in all layers: the
-    cosines of the angles, and their sines, negative in the first half, each [rows, 1, size]."""
-    half = size // 2
-    frequencies = base ** (-torch.arange(half, device=positions.device, dtype=torch.float32) / half)
-    angles = positions.float()[:, None, None] * frequencies
-    cos, sin = angles.cos().to(dtype), angles.sin().to(dtype)
-    return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
-
-
-def rotate(x: Tensor, by: Turns) -> Tensor:
-    """Rotate pairs (i, i + half) of each head of x [rows, heads, size] by their `turns`; in heads of an odd size the
-    last number stays."""
-    cos, sin = by
-    size = cos.shape[-1]
-    if size < x.shape[-1]:
-        return torch.cat([rotate(x[..., :size], by), x[..., size:]], -1)
-    return x * cos + x.roll(size // 2, -1) * sin

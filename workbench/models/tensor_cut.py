@@ -29,24 +29,35 @@ class HeadRange:
     total: int
 
 
+Blocks = int | tuple[int, ...]
+"""The number of equal blocks of a tensor, or the shares of unequal ones: 8 heads of queries, 2 of keys, 2 of values."""
+
+
 class CutDim(NamedTuple):
-    """The dimension of a tensor along which it is cut: `blocks` equal blocks, of which every rank has an equal part.
+    """The dimension of a tensor along which it is cut: `blocks`, of each of which every rank has an equal part.
 
     A fused matrix of queries, keys and values has three blocks: the heads are cut inside each.
     """
 
     dim: int
-    blocks: int = 1
+    blocks: Blocks = 1
 
     def part(self, whole: Tensor, rank: int, ranks: int) -> Tensor:
         """The part of a tensor that a rank has: its parts of all blocks, one after another."""
-        parts = [block.chunk(ranks, self.dim)[rank] for block in whole.chunk(self.blocks, self.dim)]
+        blocks = whole.split(self._sizes(whole.shape[self.dim]), self.dim)
+        parts = [block.chunk(ranks, self.dim)[rank] for block in blocks]
         return torch.cat(parts, self.dim) if len(parts) > 1 else parts[0].contiguous()
 
     def joined(self, parts: Tensor, ranks: int) -> Tensor:
         """The tensor in its own order, from the parts of all ranks one after another."""
-        split = parts.unflatten(self.dim, (ranks, self.blocks, -1)).transpose(self.dim, self.dim + 1)
-        return split.flatten(self.dim, self.dim + 2)
+        of_ranks = parts.unflatten(self.dim, (ranks, -1))
+        blocks = of_ranks.split(self._sizes(of_ranks.shape[self.dim + 1]), self.dim + 1)
+        return torch.cat([block.flatten(self.dim, self.dim + 1) for block in blocks], self.dim)
+
+    def _sizes(self, size: int) -> list[int]:
+        """The sizes of the blocks of a dimension of this size."""
+        shares = (1,) * self.blocks if isinstance(self.blocks, int) else self.blocks
+        return [size * share // sum(shares) for share in shares]
 
 
 @dataclass(frozen=True)
@@ -66,12 +77,12 @@ class TensorCuts:
     """
 
     divided: Mapping[str, int] = field(default_factory=dict)
-    columns: Mapping[str, int] = field(default_factory=dict)
-    rows: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, Blocks] = field(default_factory=dict)
+    rows: Mapping[str, Blocks] = field(default_factory=dict)
     tensors: Mapping[str, CutDim] = field(default_factory=dict)
     summed: tuple[str, ...] = ()
     entering: tuple[str, ...] = ()
-    features: Mapping[str, int] = field(default_factory=dict)
+    features: Mapping[str, Blocks] = field(default_factory=dict)
     owns: tuple[str, ...] = ()
     complete: bool = True
 

@@ -63,7 +63,7 @@ def _full(values: DTensor) -> Tensor:
 def _in_rank_order(values: Tensor, cut: CutDim | None) -> bool:
     """Whether the order of the elements is that of the ranks, and another one than the tensor's own."""
     along = is_spread(values) and values.placements[-1].is_shard(cut.dim if cut is not None else None)
-    return cut is not None and cut.blocks > 1 and along
+    return cut is not None and cut.blocks != 1 and along
 
 
 def _reordered(values: Any, full: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from workbench.core.errors import WorkbenchError
 from workbench.models.adapter import Adapter
-from workbench.models.tensor_cut import CutDim, CutModule, TensorCuts, local
+from workbench.models.tensor_cut import Blocks, CutDim, CutModule, TensorCuts, local
 
 RECIPE_KEY = "train.parallel.tensor"
 PART = "_tensor_part"
@@ -68,7 +68,7 @@ class ModulePart:
     """
 
     kind: type | None = None
-    blocks: int = 1
+    blocks: Blocks = 1
     cuts: dict[str, CutDim] = field(default_factory=dict)
     summed: set[str] = field(default_factory=set)
     forwards: list[CutForward] = field(default_factory=list)
@@ -240,7 +240,7 @@ class TensorPlan:
         return f"{self.names.get(module) or 'the model'} ({type(module).__name__})"
 
     def _of(
-        self, module: nn.Module, kind: type | None = None, blocks: int = 1, forward: CutForward | None = None
+        self, module: nn.Module, kind: type | None = None, blocks: Blocks = 1, forward: CutForward | None = None
     ) -> ModulePart:
         """The part of a module, made once."""
         part = self.parts.setdefault(module, ModulePart(ranks=self.ranks))
@@ -298,12 +298,12 @@ class TensorPlan:
         for path, blocks in cuts.features.items():
             self._of(module.get_submodule(path), _Features, blocks)
 
-    def _linear(self, linear: nn.Module, kind: type, blocks: int, forward: CutForward) -> ModulePart:
+    def _linear(self, linear: nn.Module, kind: type, blocks: Blocks, forward: CutForward) -> ModulePart:
         if not isinstance(linear, nn.Linear):
             raise WorkbenchError(f"{self._named(linear)} is no nn.Linear, and is not cut; set {RECIPE_KEY}: 1")
         return self._of(linear, kind, blocks, forward)
 
-    def _adapters(self, module: nn.Module, place: Any, blocks: int, forward: CutForward) -> None:
+    def _adapters(self, module: nn.Module, place: Any, blocks: Blocks, forward: CutForward) -> None:
         """Add the parts of the adapters of a cut module, which are its hooks."""
         for hook in module._forward_hooks.values():
             adapter = getattr(hook, "__self__", None)

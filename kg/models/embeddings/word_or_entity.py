@@ -8,8 +8,8 @@ from torch import Tensor
 from kg.models.embeddings.entity_table import EntityTableEmbedding
 from kg.vectors.mapping import note_space
 from workbench.core.options.bounds import Count, Dropout, Epsilon, Location, Name, Seed, Size, SizeOrZero
-from workbench.models.blocks import NormKind
 from workbench.models.embeddings.token import TokenEmbedding
+from workbench.models.norms import NormKind
 from workbench.sequences.entities import Entities
 
 FIELD = "entity_ids"

@@ -29,7 +29,8 @@ from workbench.core.options.bounds import Heads, Word
 from workbench.models.attention.key_values import KeyValues
 from workbench.models.blocks import AttentionBlock, LayerOptions, MultiHeadAttention
 from workbench.models.layers.joint import JointLayer
-from workbench.models.layout import Layout, rotate
+from workbench.models.layout import Layout
+from workbench.models.rotary import rotate
 from workbench.models.tensor_cut import TensorCuts
 
 Names = tuple[str, ...]
@@ -119,7 +120,7 @@ class EntityAwareAttention(MultiHeadAttention):
 
     def _queries(self, query: nn.Linear, rows: Tensor, layout: Layout, at: slice) -> Tensor:
         """[rows, heads, size] of the rows `at` of a layout."""
-        made: Tensor = query(rows).view(-1, self.num_heads, self.head_size)
+        made: Tensor = self.query_norm(query(rows).view(-1, self.num_heads, self.head_size))
         if self.rotary is None:
             return made
         cos, sin = layout.turns(self.head_size, made.dtype, self.rotary)

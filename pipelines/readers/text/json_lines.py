@@ -26,6 +26,8 @@ from workbench.sequences.sequence import Sample
 TEXT_FIELD = "text"
 TOKENS, NER = "tokens", "ner_tags"
 """Words and their tags in published sets (CoNLL 2003)."""
+MESSAGES = "messages"
+"""The turns of a conversation in published sets, each with `role` and `content`."""
 IN_PLACE = tuple(field.name for field in fields_of("text").values() if field.instead_of == "text")
 """The fields that may replace a text: translations, the turns of a dialogue."""
 
@@ -36,7 +38,8 @@ class TextJsonLines(RowReader):
 
     The other fields of text samples (docs/samples.md: `spans`, `second`, `tags`, ...) are copied, and so are texts and
     labels with the usual names in published sets (`sentence1`, `premise`, `label`, ...), and words with their tags
-    (`tokens`, `ner_tags`). `fields` maps fields of other
+    (`tokens`, `ner_tags`). The `messages` of a conversation, each with a `role` and a `content`, become `turns` and
+    `speakers`. `fields` maps fields of other
     names, one or several (`fields={second: question, labels: [relation], choices: [a, b], translations: {en: english},
     tags: null}`); null leaves a field to `meta`. Of the remaining fields those in `meta_fields` go to the sample's
     `meta`, by default all.
@@ -56,11 +59,11 @@ class TextJsonLines(RowReader):
     @classmethod
     def detect(cls, source: Peek) -> Match:
         called = source.suffix in cls.suffixes and bool(source.row)
-        return cls.likely(source, called or not {"text", *IN_PLACE}.isdisjoint(source.row))
+        return cls.likely(source, called or not {"text", MESSAGES, *IN_PLACE}.isdisjoint(source.row))
 
     def sample(self, record: Record) -> Sample | Drop:
         name, number, line = record.data
-        row = parse_row(line, record.where)
+        row = _with_turns(parse_row(line, record.where), record.where)
         sources = self.sources(row)
         if "text" not in sources and not self.in_place(row):
             listed = ", ".join(row) or "none"
@@ -104,3 +107,20 @@ class TextJsonLines(RowReader):
         nested = row["meta"] if isinstance(row.get("meta"), dict) else {}
         wanted = [f for f in row if f not in own] if self.meta_fields is None else self.meta_fields
         return {**nested, **{f: row[f] for f in wanted if f in row}}
+
+
+def _with_turns(row: dict[str, Any], where: str) -> dict[str, Any]:
+    """The row with the turns and speakers of its messages, if it has any.
+
+    Raises:
+        MalformedError: a message without a role or content, or with content that is no text.
+    """
+    messages = row.get(MESSAGES)
+    if messages is None or "turns" in row:
+        return row
+    listed = messages if isinstance(messages, list) and all(isinstance(each, dict) for each in messages) else [{}]
+    columns = [[each.get(name) for each in listed] for name in ("content", "role")]
+    if not all(is_strings(column) for column in columns):
+        raise MalformedError("messages without texts", where, 'each message is {"role": TEXT, "content": TEXT}')
+    others = {name: value for name, value in row.items() if name != MESSAGES}
+    return {**others, "turns": columns[0], "speakers": columns[1]}

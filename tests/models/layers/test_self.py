@@ -13,6 +13,9 @@ OPTIONS = {"stream": "text", "num_heads": 2}
 CASES = {
     "": LayerCase(OPTIONS),
     "no norm": LayerCase({**OPTIONS, "norm_place": "pre", "attention_norm": False, "window": 2, "rotary": 100.0}),
+    "grouped": LayerCase(
+        {"stream": "text", "num_heads": 4, "kv_heads": 2, "qk_norm": True, "rotary": 100.0, "qkv_bias": False}
+    ),
 }
 
 

@@ -95,6 +95,7 @@ PartShare = Annotated[Number, Gt(0), Lt(1)]
 Warmup = CountOrZero | PartShare  # a number of updates, or a share of the run's updates
 Dropout = Annotated[Number, Ge(0), Lt(1)]
 Positive = Annotated[Number, Gt(0), Le(1e6)]
+RotaryBase = Annotated[Number, Gt(1), Le(1e9)]
 MeanSpan = Annotated[Number, Ge(1), Le(1000)]  # mean number of rows of a span
 Seconds = Annotated[Number, Gt(0), Le(86_400)]
 Ratio = Annotated[Number, Ge(1), Le(1e6)]

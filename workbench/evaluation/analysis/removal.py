@@ -99,10 +99,12 @@ def _check(network: Network, spec: NetworkSpec, where: str) -> None:
     owners = Counter(id(weight) for layer in network.layers for weight in {*layer.parameters()})
     for number, (layer, own) in enumerate(zip(network.layers, layer_specs(spec.layers), strict=True)):
         shared = any(owners[id(weight)] > 1 for weight in layer.parameters())
-        if not isinstance(layer, SelfLayer) or shared or layer.attention.attention.score_bias is not None:
+        attention = layer.attention.attention if isinstance(layer, SelfLayer) else None
+        plain = attention is not None and attention.score_bias is None and attention.kv_heads == attention.num_heads
+        if shared or not plain:
             raise WorkbenchError(
                 f"{where}: layer {number} ({own['layer']}) cannot be made smaller: heads and rows are removed from "
-                "layers `self` whose weights no other layer shares and that have no score_bias"
+                "layers `self` whose weights no other layer shares and that have no score_bias and no kv_heads"
             )
     if len(network.adapters):
         raise WorkbenchError(f"{where} has adapters; merge them first (workbench export)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from workbench.models.attention.request import Request, Result, contiguous, term
+from workbench.models.attention.request import Request, Result, contiguous, for_each_query, term
 from workbench.models.attention.score_bias import QueryKeyGrid
 from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
@@ -15,7 +15,7 @@ from workbench.models.layout import Layout
 def dense(request: Request) -> Result:
     """Attention with one mask over all rows of the batch: the definition, for tests and for attention weights."""
     queries, keys = request.queries, request.keys
-    q, k, v = contiguous(request)
+    q, k, v = (for_each_query(rows, request.q.shape[1], 1) for rows in contiguous(request))
     mask = queries.sequence_ids[:, None] == keys.sequence_ids[None, :]
     seen = visible(queries.contiguous_integers, keys.contiguous_integers)
     mask = mask if seen is None else mask & seen

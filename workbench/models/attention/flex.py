@@ -109,9 +109,8 @@ def _flex_call(
     q: Tensor, k: Tensor, v: Tensor, blocks: Any, score_mod: ScoreMod | None, scale: float | None
 ) -> tuple[Tensor, Tensor]:
     """The result and the log-sum of the exponentiated scores."""
-    out, extra = flex_attention(
-        q, k, v, score_mod=score_mod, block_mask=blocks, scale=scale, return_aux=AuxRequest(lse=True)
-    )
+    options: Any = {"score_mod": score_mod, "block_mask": blocks, "scale": scale, "return_aux": AuxRequest(lse=True)}
+    out, extra = flex_attention(q, k, v, enable_gqa=k.shape[1] != q.shape[1], **options)
     assert extra.lse is not None
     return out, extra.lse
 
@@ -132,7 +131,14 @@ def _announce(request: Request) -> None:
         request.score_bias and type(request.score_bias),
         (request.queries.integers, request.keys.integers),
     )
-    sizes = request.q.shape[1:], request.v.shape[1:], request.q.dtype, request.q.requires_grad, request.scale
+    sizes = (
+        request.q.shape[1:],
+        request.k.shape[1],
+        request.v.shape[1:],
+        request.q.dtype,
+        request.q.requires_grad,
+        request.scale,
+    )
     kind = *map(tuple, names), request.window is None, score_bias, request.dropout > 0, *sizes
     if kind not in _announced:
         _announced.add(kind)

@@ -28,7 +28,7 @@ class KeyValueHook(nn.Module):
     """The last module that keys and values pass before attention; it returns them unchanged.
 
     Args:
-        num_heads, head_size: theirs.
+        num_heads, head_size: those of the keys, which may be fewer than those of the queries.
     """
 
     def __init__(self, num_heads: int, head_size: int) -> None:

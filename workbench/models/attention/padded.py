@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from workbench.models.attention.request import Request, Result, term
+from workbench.models.attention.request import Request, Result, for_each_query, term
 from workbench.models.attention.score_bias import QueryKeyGrid
 from workbench.models.attention.visibility import near, visible
 from workbench.models.dropout import dropout
@@ -74,12 +74,17 @@ def _grid_attention(
     """Attention on one grid [batch, heads, length, size]; written out where torch has no fused kernel with dropout, and
     where its weights are needed."""
     p = request.dropout
+    if request.grouped and (request.need_weights or (p > 0.0 if not q.is_cuda else bias is not None)):
+        k, v = (
+            for_each_query(heads, q.shape[1], 1) for heads in (k, v)
+        )  # no fast kernel of a GPU has groups and masks
+    options: dict[str, Any] = {"scale": request.scale, "enable_gqa": k.shape[1] != q.shape[1]}
     if not request.need_weights and q.is_cuda:
         bias = None if bias is None else _whole(bias, k.shape[-2])
         with sdpa_kernel(WITHOUT_PLANS):
-            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, scale=request.scale), None
+            return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=p, **options), None
     if not request.need_weights and p == 0.0:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=request.scale), None
+        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, **options), None
     scores = (q * request.factor) @ k.transpose(-1, -2)
     if bias is not None:
         scores = scores + bias
@@ -147,7 +152,8 @@ def _bias(request: Request, group: PaddedGroup, mask: Tensor | None, q: Tensor, 
     if score_bias is not None:
         queries, keys = group.queries, group.keys
         grids = queries.index, keys.index, queries.places, keys.places
-        pair = QueryKeyGrid(q, k, request.queries, request.keys, *grids, request.factor, _hidden(group, mask))
+        each = for_each_query(k, q.shape[1], 1)
+        pair = QueryKeyGrid(q, each, request.queries, request.keys, *grids, request.factor, _hidden(group, mask))
         added = term(score_bias, pair).to(q.dtype)
         bias = added if bias is None else added + bias
     if score_bias is None or (score_bias.by_fields and not torch.is_grad_enabled()):

@@ -20,7 +20,8 @@ Result = tuple[Tensor, list[Tensor] | None]
 
 @dataclass
 class Request:
-    """One call: q [rows_q, heads, size], k and v [rows_k, heads, size], in the layouts' row order.
+    """One call: q [rows_q, heads, size], k and v [rows_k, heads, size], in the layouts' row order. Keys and values may
+    have fewer heads, each of which as many queries in a row read (Ainslie et al., arXiv:2305.13245).
 
     `window`: a key further than this many places from its query is not seen, if neither is everywhere. `score_bias`: a
     term that is added to the scaled scores. `scale`: factor of the scores, by default 1 / sqrt(size). `need_weights`:
@@ -45,6 +46,17 @@ class Request:
     def factor(self) -> float:
         """The factor of the products of queries and keys."""
         return 1.0 / math.sqrt(self.q.shape[-1]) if self.scale is None else self.scale
+
+    @property
+    def grouped(self) -> bool:
+        """Whether several heads of queries read one of the keys."""
+        return self.q.shape[1] != self.k.shape[1]
+
+
+def for_each_query(heads: Tensor, count: int, dim: int) -> Tensor:
+    """Keys or values with one head for each of so many heads of queries."""
+    times = count // heads.shape[dim]
+    return heads if times == 1 else heads.repeat_interleave(times, dim)
 
 
 def term(score_bias: ScoreBias, pair: QueryKeyGrid) -> Tensor:

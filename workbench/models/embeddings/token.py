@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Dropout, Epsilon, Size, SizeOrZero, SomeShare, Word
-from workbench.models.blocks import NormKind, make_norm
 from workbench.models.dropout import dropout
 from workbench.models.initialisation import initialise
+from workbench.models.norms import NormKind, make_norm
 from workbench.sequences.sequence_checks import check_limits, limit_of_types
 
 

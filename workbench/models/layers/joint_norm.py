@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Epsilon, Word
-from workbench.models.blocks import NormKind, make_norm
 from workbench.models.context import Context
+from workbench.models.norms import NormKind, make_norm
 
 
 class JointNormLayer(nn.Module):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Epsilon, Word
-from workbench.models.blocks import NormKind, make_norm
 from workbench.models.context import Context
+from workbench.models.norms import NormKind, make_norm
 
 
 class NormLayer(nn.Module):

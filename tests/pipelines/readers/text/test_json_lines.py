@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw_inputs import json_lines
+from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(text=json_lines(lambda i: {"text": f"text number {i} of a file"}))
 
@@ -30,3 +33,17 @@ def test_a_token_of_white_space_outside_of_chunks_has_no_tag(json_lines: Any, re
     row = {"text": ["about", "500", "\u00a0", "km"], "tags": ["O", "B-N", "O", "I-N"]}
     (sample,) = read("text", json_lines("rows.jsonl", [row]))
     assert sample["tags"] == [[0, 5, "O"], [6, 9, "B-N"], [12, 14, "I-N"]]
+
+
+def test_messages_are_turns_with_their_speakers(json_lines: Any, read: Any) -> None:
+    said = [{"role": "user", "content": "Where is Oslo?"}, {"role": "assistant", "content": "In Norway."}]
+    (sample,) = read("text", json_lines("rows.jsonl", [{"messages": said, "source": "x"}]))
+    assert sample["turns"] == ["Where is Oslo?", "In Norway."]
+    assert sample["speakers"] == ["user", "assistant"]
+    assert "messages" not in sample["meta"]
+
+
+@pytest.mark.parametrize("said", [[{"role": "user"}], ["Where?"], [{"role": "user", "content": [{"type": "image"}]}]])
+def test_messages_without_texts_are_damaged(said: Any, json_lines: Any, read: Any) -> None:
+    with pytest.raises(WorkbenchError, match="messages without texts"):
+        read("text", json_lines("rows.jsonl", [{"messages": said}]))

@@ -1,0 +1,9 @@
+"""Mistral: a window in all layers. `test_llama` compares logits and tokens."""
+
+from __future__ import annotations
+
+from tests.contracts.cases import FamilyCase
+from tests.interop.families import test_llama as llama
+
+CONFIG = {**llama.CONFIG, "model_type": "mistral"}
+CASES = {"": FamilyCase(config=CONFIG), "window": FamilyCase(config={**CONFIG, "sliding_window": 4})}

@@ -1,0 +1,120 @@
+"""The builder `conversation`: its tokens are those of a chat template, and answers alone are predicted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tokenizers
+import transformers
+from tokenizers.models import BPE
+from tokenizers.pre_tokenizers import ByteLevel
+from tokenizers.trainers import BpeTrainer
+
+from workbench.core.errors import WorkbenchError
+from workbench.core.keyed import Draws
+from workbench.objectives.clm import Clm
+from workbench.sequences.builders.conversation import ConversationBuilder
+from workbench.text.tokenizer import Tokenizer
+
+EXCUSED = "it reads turns, which the samples of the contracts don't have"
+DRAWS = Draws(0, "t", "builder", number=(0,))
+SAID = [("system", "Be short."), ("user", "Where is Oslo?"), ("assistant", "In Norway."), ("user", "And Rome?")]
+SAID += [("assistant", "In Italy.")]
+CHATML = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' }}"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] + '<|im_end|>' }}{% endgeneration %}"
+    "{% else %}{{ message['content'] + '<|im_end|>' }}{% endif %}{{ '\n' }}{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def words() -> Tokenizer:
+    backend = tokenizers.Tokenizer(BPE())
+    backend.pre_tokenizer = ByteLevel(add_prefix_space=False)
+    special = ["<|im_start|>", "<|im_end|>"]
+    trainer = BpeTrainer(vocab_size=300, special_tokens=special, initial_alphabet=ByteLevel.alphabet())
+    backend.train_from_iterator([text for _, text in SAID], trainer)
+    return Tokenizer(backend, {"eos": "<|im_end|>"})
+
+
+def sample(said: list[tuple[str, str]] = SAID, **more: Any) -> dict[str, Any]:
+    turns, speakers = [text for _, text in said], [speaker for speaker, _ in said]
+    return {"key": "a", "draw": (3,), "turns": turns, "speakers": speakers, **more}
+
+
+def predicted(words: Tokenizer, builder: ConversationBuilder, given: dict[str, Any]) -> tuple[list[int], list[int]]:
+    """All tokens of a conversation, and the rows of those that are predicted."""
+    (sequence,) = builder([given], DRAWS)
+    ids = sequence.streams["text"]["input_ids"].copy()
+    Clm().corrupt([sequence], DRAWS)
+    targets: dict[str, Any] = dict(sequence.targets["clm"])
+    rows = targets["rows"].index + 1
+    assert targets["labels"].tolist() == ids[rows].tolist()
+    return ids.tolist(), rows.tolist()
+
+
+def test_tokens_and_answers_are_those_of_a_chat_template(words: Tokenizer) -> None:
+    """Of Hugging Face's tokenizer, whose mask of generated tokens has the rows of answers and their ends."""
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=words.backend, eos_token="<|im_end|>")
+    theirs.backend_tokenizer.encode_special_tokens = False
+    messages = [{"role": speaker, "content": text} for speaker, text in SAID]
+    made: Any = theirs.apply_chat_template(
+        messages, chat_template=CHATML, return_dict=True, return_assistant_tokens_mask=True
+    )
+    ids, rows = predicted(words, ConversationBuilder(words, 200), sample())
+    assert ids == made["input_ids"][: len(ids)]
+    assert words.tokens(made["input_ids"][len(ids) :]) == ["Ċ"]
+    assert rows == np.flatnonzero(made["assistant_masks"]).tolist()
+
+
+def test_a_text_cannot_end_its_turn(words: Tokenizer) -> None:
+    """Names of special tokens in a turn are plain text."""
+    ids, rows = predicted(
+        words, ConversationBuilder(words, 200), sample([("user", "a<|im_end|>b"), ("assistant", "c")])
+    )
+    assert ids.count(words.id("eos")) == 2
+    assert words.decode(np.array(ids)[rows]) == "c"
+
+
+def test_a_long_conversation_is_cut_at_its_end(words: Tokenizer) -> None:
+    builder = ConversationBuilder(words, 30)
+    ids, rows = predicted(words, builder, sample())
+    whole, _ = predicted(words, ConversationBuilder(words, 200), sample())
+    assert ids == whole[:30]
+    assert builder.take_dropped() == {"truncated tokens": len(whole) - 30}
+    assert all(row < 30 for row in rows)
+
+
+def test_another_template(words: Tokenizer) -> None:
+    """Two speakers take turns where none are stored, and nothing is between them."""
+    builder = ConversationBuilder(words, 99, template={"user": "Q: ", "bot": "A: "}, between="", answers="bot")
+    ids, rows = predicted(words, builder, {"key": "a", "draw": (3,), "turns": ["Who?", "I."]})
+    assert "".join(words.tokens(ids)) == "Q:ĠWho?<|im_end|>A:ĠI.<|im_end|>"
+    assert "".join(words.tokens([ids[row] for row in rows])) == "I.<|im_end|>"
+
+
+def test_a_prompt_ends_where_its_answer_begins(words: Tokenizer) -> None:
+    builder = ConversationBuilder(words, 99)
+    (prompt,) = builder([{"key": "a", "draw": (0,), "text": "Who?", "visibility": "causal"}], DRAWS)
+    Clm().continuation(builder).prompt(prompt)
+    spelt = "".join(words.tokens(prompt.streams["text"]["input_ids"].tolist()))
+    assert spelt == "<|im_start|>userĊWho?<|im_end|>Ċ<|im_start|>assistantĊ"
+
+
+@pytest.mark.parametrize(
+    ("options", "given", "said"),
+    [
+        ({}, sample([("tool", "x")]), "speakers tool; allowed: .*system, user, assistant"),
+        ({}, {**sample(), "speakers": ["user"]}, "5 turns of the 1 speakers"),
+        ({}, {"key": "a"}, "turns"),
+        ({"template": {"user": "U"}}, sample(), "speaker 'assistant'"),
+        ({"max_length": 4}, sample(), "no room next to the template"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(
+    words: Tokenizer, options: dict[str, Any], given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(WorkbenchError, match=said):
+        ConversationBuilder(words, **{"max_length": 99, **options})([given], DRAWS)

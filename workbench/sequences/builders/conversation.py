@@ -1,0 +1,118 @@
+"""Conversations as chat models read them: each turn behind the name of its speaker; only answers are learned."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence as Listing
+
+import numpy as np
+
+from workbench.core.errors import BadValueError, WorkbenchError, unknown
+from workbench.core.keyed import Draws
+from workbench.core.options.bounds import Count, Name, Role, Title
+from workbench.sequences.builder import TRUNCATED, Builder, sequence_of
+from workbench.sequences.missing_fields import missing
+from workbench.sequences.sequence import Sample, Sequence
+from workbench.text.tokenizer import Encoding, Tokenizer
+
+USER, ANSWERS = "user", "assistant"
+CHATML = {speaker: f"<|im_start|>{speaker}\n" for speaker in ("system", USER, ANSWERS)}
+
+
+class ConversationBuilder(Builder):
+    """Conversations: of each turn the template of its speaker, its text, and the end token. Each token sees those
+    before it. The tokens of answers and their ends are predicted; all others are read alone (`taken`).
+
+    The template's special tokens are found by their names. In the texts of turns such names are plain text, so that no
+    text ends its turn. A conversation that is too long is cut at its end; the tokens lost are counted. A text without
+    turns is a turn of `user` that is to be answered, as `workbench generate` needs it.
+
+    Args:
+        template: by speaker, the text before each of its turns; by default ChatML, as of Qwen and SmolLM2.
+        between: the text between two turns.
+        answers: the speaker whose turns are predicted.
+        begin, end: roles of the special tokens before a conversation and after each turn; None for none.
+
+    Raises:
+        WorkbenchError: the template has no such speaker.
+    """
+
+    reads = ("turns",)
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: Count,
+        template: dict[Name, Title] | None = None,
+        between: Title = "\n",
+        answers: Name = ANSWERS,
+        begin: Role | None = None,
+        end: Role = "eos",
+    ) -> None:
+        super().__init__(tokenizer, max_length, begin, end, visibility="causal")
+        self.answers, self.speakers = answers, template or CHATML
+        for speaker in (answers, USER):
+            if speaker not in self.speakers:
+                raise unknown("speaker", speaker, self.speakers, "the template")
+        self._first = {speaker: self._written(text) for speaker, text in self.speakers.items()}
+        self._later = {speaker: self._written(between + text) for speaker, text in self.speakers.items()}
+
+    def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
+        found = [self._turns(sample) for sample in samples]
+        encoded = iter(self.tokenizer.encode_batch([text for turns, _ in found for text in turns]))
+        return [
+            self._sequence(sample, [next(encoded) for _ in turns], speakers)
+            for sample, (turns, speakers) in zip(samples, found, strict=True)
+        ]
+
+    def _sequence(self, sample: Sample, turns: Listing[Encoding], speakers: Listing[str]) -> Sequence:
+        before = [(self._later if number else self._first)[speaker] for number, speaker in enumerate(speakers)]
+        segments = [_joined(*pair) for pair in zip(before, turns, strict=True)]
+        stream, rows = self.frame.lay(segments, [0] * len(segments))
+        stream["taken"][:] = True
+        for row, named, segment, speaker in zip(rows, before, segments, speakers, strict=True):
+            text = row + len(named)
+            stream["special"][row:text] = np.isin(named.ids, self.tokenizer.special_ids)
+            if speaker == self.answers:
+                stream["taken"][text : row + len(segment) + len(self.frame.end)] = False
+        if (lost := len(stream["taken"]) - self.max_length) > 0:
+            self.dropped[TRUNCATED] += lost
+            stream = {name: values[: self.max_length] for name, values in stream.items()}
+        return sequence_of(sample, {"text": stream}, 0, [])
+
+    def _turns(self, sample: Sample) -> tuple[list[str], list[str]]:
+        """The turns of a sample and their speakers; an empty one of `answers` where a text is to be answered."""
+        turns = sample.get("turns")
+        if turns is None and "text" in sample and "visibility" in sample:  # a prompt, which `Continuation` has arranged
+            return [sample["text"], ""], [USER, self.answers]
+        if not turns:
+            raise missing(sample, "turns")
+        speakers = sample.get("speakers") or [(USER, self.answers)[number % 2] for number in range(len(turns))]
+        others = sorted({*speakers} - self.speakers.keys())
+        if others or len(speakers) != len(turns):
+            raise BadValueError(
+                f"sample {sample.get('key', '?')!r} of corpus {sample.get('corpus', '?')!r}",
+                f"it has {len(turns)} turns of the {len(speakers)} speakers {', '.join(speakers)}; allowed: one "
+                f"speaker for each turn, of those in the template ({', '.join(self.speakers)})",
+                sample.get("draw"),
+                "turns of unknown speakers",
+            )
+        return list(turns), list(speakers)
+
+    def _written(self, text: str) -> Encoding:
+        """The tokens of a text of the template, in which the names of the tokenizer's added tokens are these tokens."""
+        added = {token.content: number for number, token in self.tokenizer.backend.get_added_tokens_decoder().items()}
+        names = "|".join(map(re.escape, sorted(added, key=len, reverse=True)))
+        parts = [part for part in (re.split(f"({names})", text) if names else [text]) if part]
+        ids = [[added[part]] if part in added else self.tokenizer.encode(part).ids for part in parts]
+        found = np.concatenate([np.zeros(0, np.int64), *ids]).astype(np.int64)
+        if len(found) >= self.capacity:
+            raise WorkbenchError(f"max_length = {self.max_length} has no room next to the template {text!r}")
+        none = np.full(len(found), -1, np.int64)
+        return Encoding(found, none, none, none)
+
+
+def _joined(named: Encoding, turn: Encoding) -> Encoding:
+    """A turn behind the text of its speaker, which has no characters of the turn."""
+    ids, pretokens, starts, ends = (np.concatenate(pair) for pair in zip(named.columns, turn.columns, strict=True))
+    return Encoding(ids, pretokens, starts, ends, turn.text, turn.segmenter)
