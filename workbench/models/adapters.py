@@ -124,7 +124,7 @@ class ScalesAdapter(WeightAdapter):
     def no_weight_decay(self) -> set[str]:
         return {"scale"}
 
-    def cuts_at(self, place: Literal["columns", "rows", "heads"], blocks: int) -> TensorCuts:
+    def cuts_at(self, place: Literal["columns", "rows", "heads"], blocks: Blocks) -> TensorCuts:
         if self.of == "inputs":
             return super().cuts_at(place, blocks)
         return TensorCuts(tensors={"scale": CutDim(0, blocks)}) if place == "columns" else TensorCuts()
