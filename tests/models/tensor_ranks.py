@@ -24,8 +24,8 @@ from tests.models.adapters import adapter_runs as adapters
 from tests.models.adapters.test_side import SIDE
 from workbench.components.building import find, options_of
 from workbench.core.errors import WorkbenchError
-from workbench.models.blocks import FeedForward
 from workbench.models.context import Context
+from workbench.models.feed_forward import FeedForward
 from workbench.models.kv_cache import KVCache
 from workbench.models.network import Network
 from workbench.models.tensor_cut import CutDim

@@ -23,7 +23,8 @@ from tests.training.command_processes import SERVER
 from workbench.core.errors import WorkbenchError
 from workbench.models import adapters, dropout
 from workbench.models.attention.score_bias import ScoreBias
-from workbench.models.blocks import FeedForward, LayerOptions, MultiHeadAttention
+from workbench.models.blocks import LayerOptions, MultiHeadAttention
+from workbench.models.feed_forward import FeedForward
 from workbench.models.tensor_cut import CutDim, CutModule, HeadRange
 from workbench.parallel.tensor_parallel import check_tensors
 

@@ -20,7 +20,8 @@ from torch.distributed.fsdp import fully_shard
 from tests.saved_checkpoints import saved
 from workbench.core.errors import MachineError
 from workbench.core.processes.distributed import World
-from workbench.models.blocks import FeedForward, LayerOptions, MultiHeadAttention
+from workbench.models.blocks import LayerOptions, MultiHeadAttention
+from workbench.models.feed_forward import FeedForward
 from workbench.models.tensor_cut import local
 from workbench.parallel.tensor_parallel import shard_tensors
 from workbench.runs import checkpoint

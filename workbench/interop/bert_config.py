@@ -10,7 +10,7 @@ from torch import Tensor
 from workbench.core.errors import unknown
 from workbench.interop.family import FamilyConfig, token_head
 from workbench.interop.network_description import ModelDescription
-from workbench.models.blocks import Activation
+from workbench.models.feed_forward import Activation
 from workbench.recipe.spec import Spec
 from workbench.sequences.text_layout import Visibility
 

@@ -8,7 +8,7 @@ from typing import Any
 from workbench.core.errors import unknown
 from workbench.interop.family import FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.models.blocks import Activation
+from workbench.models.feed_forward import Activation
 from workbench.recipe.spec import Spec
 
 

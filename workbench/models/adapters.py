@@ -19,8 +19,9 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import CountOrZero, Dropout, Heads, Positive, Share, Size, SomeShare, Word
 from workbench.models.adapter import END, KEY_VALUES, Adapter, LayerStates, States, WeightAdapter
 from workbench.models.attention.key_values import KeyValues
-from workbench.models.blocks import LayerOptions, activation
+from workbench.models.blocks import LayerOptions
 from workbench.models.context import Context
+from workbench.models.feed_forward import activation
 from workbench.models.initialisation import initialise
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout, layout_of

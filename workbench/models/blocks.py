@@ -30,56 +30,13 @@ from workbench.models.attention.request import for_each_query
 from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
+from workbench.models.feed_forward import Activation, ExpertOptions, Experts, FeedForward
 from workbench.models.layout import Layout
 from workbench.models.norms import NormKind, make_norm
 from workbench.models.rotary import Rotary, RotaryScaling, rotate
 from workbench.models.tensor_cut import Blocks, CutModule, HeadRange, TensorCuts
 
-Ungated = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "tanh"]
-Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
 NormPlace = Literal["post", "pre"]
-
-ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),  # CLIP's
-    "relu": F.relu,
-    "tanh": torch.tanh,
-    "swiglu": F.silu,
-    "geglu": F.gelu,
-    "geglu_tanh": lambda x: F.gelu(x, approximate="tanh"),
-}
-GATED = ("swiglu", "geglu", "geglu_tanh")
-
-
-def activation(name: Activation) -> Callable[[Tensor], Tensor]:
-    """The activation function of this name."""
-    return ACTIVATIONS[name]
-
-
-class FeedForward(CutModule, nn.Module):
-    """outer(act(inner(x))); if gated (arXiv:2002.05202) outer(act(gate) * inner), both from one matrix."""
-
-    def __init__(
-        self, hidden_size: int, intermediate_size: int, activation_name: Activation = "gelu", bias: bool = True
-    ) -> None:
-        super().__init__()
-        self.activation = activation(activation_name)
-        self.gated = activation_name in GATED
-        self.inner = nn.Linear(hidden_size, intermediate_size * (2 if self.gated else 1), bias=bias)
-        self.outer = nn.Linear(intermediate_size, hidden_size, bias=bias)
-
-    def tensor_cuts(self) -> TensorCuts:
-        blocks = 2 if self.gated else 1
-        size = {"intermediate_size": self.inner.out_features // blocks}
-        return TensorCuts(size, columns={"inner": blocks}, rows={"outer": 1})
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.entered(x)
-        if self.gated:
-            gate, value = self.inner(x).chunk(2, dim=-1)
-            return self.outer(self.activation(gate) * value)
-        return self.outer(self.activation(self.inner(x)))
 
 
 class Sublayer(nn.Module):
@@ -129,6 +86,7 @@ class LayerOptions:
         qkv_bias: of those of queries, keys and values alone, by default as `attention_bias` (Qwen2: true).
         inner_size: heads x head size of the attention, by default the hidden size (ViLBERT: 1024; T5's 11B: 16384).
         activation: gelu, gelu_tanh, quick_gelu, relu, tanh, or gated: swiglu, geglu, geglu_tanh.
+        experts: feed-forward networks of which each row is sent to a few; null for a single one.
     """
 
     num_heads: Heads
@@ -150,6 +108,7 @@ class LayerOptions:
     qkv_bias: bool | None = None
     inner_size: Size | None = None
     activation: Activation = "gelu"
+    experts: ExpertOptions | None = None
 
     def __post_init__(self) -> None:
         if self.kv_heads is not None and self.num_heads % self.kv_heads:
@@ -353,9 +312,9 @@ class AttentionBlock(nn.Module):
         self.key_norm = options.norm_of(key_size or size) if pre else None
 
     @property
-    def added(self) -> nn.Module:
-        """The linear layer whose result is added to the rows."""
-        return self.attention.output
+    def added(self) -> Tensor:
+        """The weights of the map whose result is added to the rows."""
+        return self.attention.output.weight
 
     def forward(
         self,
@@ -388,13 +347,21 @@ class FeedForwardBlock(nn.Module):
 
     def __init__(self, size: int, options: LayerOptions) -> None:
         super().__init__()
-        self.network = FeedForward(size, options.intermediate_size or 4 * size, options.activation, options.bias)
+        inner = options.intermediate_size or 4 * size
+        self.network: FeedForward | Experts
+        if options.experts is None:
+            self.network = FeedForward(size, inner, options.activation, options.bias)
+        else:
+            self.network = Experts(size, inner, options.activation, options.experts)
         self.residual = options.sublayer(size)
 
     @property
-    def added(self) -> nn.Module:
-        """The linear layer whose result is added to the rows."""
-        return self.network.outer
+    def added(self) -> Tensor:
+        """The weights of the map whose result is added to the rows."""
+        outer = self.network.outer
+        return outer if isinstance(outer, Tensor) else outer.weight
 
-    def forward(self, rows: Tensor) -> Tensor:
-        return self.residual.leave(rows, self.network(self.residual.enter(rows)))
+    def forward(self, rows: Tensor, context: Context) -> Tensor:
+        entered = self.residual.enter(rows)
+        own = self.network(entered, context) if isinstance(self.network, Experts) else self.network(entered)
+        return self.residual.leave(rows, own)

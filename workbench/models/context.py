@@ -13,6 +13,9 @@ from workbench.models.kv_cache import CacheKind, CacheUpdate, KVCache
 from workbench.models.layout import CacheLayout, Layout, layout_of
 from workbench.sequences.batch import Batch
 
+ROUTES = "expert routes"
+"""The name of the tap with the loads of experts; it is no name of a layer `tap`."""
+
 
 class AttentionRecord(NamedTuple):
     """The weights of an attention call: the number of its layer, the streams of its queries and of its keys, and the
@@ -73,7 +76,7 @@ class Context:
     ) -> None:
         self._update = None if cache is None else CacheUpdate(cache, batch)
         self.batch = batch if self._update is None else self._update.batch
-        self._layer = self._calls = 0
+        self._layer = self._calls = self._routed = 0
         self.kind = ""
         self.progress = progress
         self._layouts: dict[tuple[str, ...], Layout] = {}
@@ -99,7 +102,14 @@ class Context:
 
     def enter(self, layer: int, kind: str = "") -> None:
         """Begin a layer of the stack, with its kind; the places of a KV cache are counted in it."""
-        self._layer, self._calls, self.kind = layer, 0, kind
+        self._layer, self._calls, self._routed, self.kind = layer, 0, 0, kind
+
+    @uncompiled
+    def route(self, load: Tensor) -> None:
+        """Keep how the rows of a layer were sent to its experts [2, experts]: the number of rows of each, and the sum
+        of their probabilities. A recomputation in the backward keeps nothing more."""
+        self.taps.setdefault(ROUTES, {}).setdefault(f"{self._layer}.{self._routed}", load)
+        self._routed += 1
 
     @property
     def looks(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from workbench.components.build_context import component_around, named
@@ -61,15 +61,17 @@ def scale_residuals(layers: Iterable[nn.Module]) -> None:
     depth (GPT-2, section 2.3; Megatron-LM, arXiv:1909.08053, section 4).
 
     N counts the branches of all layers that change the same streams: two of each `self` layer. A branch is a module
-    with a property `added`: the linear layer whose output is added. One that several layers share is scaled once.
+    with a property `added`: the weights of the map whose output is added. One that several layers share is scaled once.
     """
-    branches: dict[tuple[str, ...], list[nn.Linear]] = {}
+    branches: dict[tuple[str, ...], list[Tensor]] = {}
     for layer in layers:
         found = branches.setdefault(tuple(getattr(layer, "changes", ())), [])
-        found += [module.added for module in layer.modules() if isinstance(getattr(module, "added", None), nn.Linear)]  # type: ignore[misc]
+        found += [
+            weight for module in layer.modules() for weight in [getattr(module, "added", None)] if weight is not None
+        ]
     scaled: set[int] = set()
-    for maps in branches.values():
-        for made in maps:
-            if id(made) not in scaled:
-                made.weight.mul_(len(maps) ** -0.5)
-                scaled.add(id(made))
+    for weights in branches.values():
+        for weight in weights:
+            if id(weight) not in scaled:
+                weight.mul_(len(weights) ** -0.5)
+                scaled.add(id(weight))

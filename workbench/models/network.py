@@ -17,9 +17,9 @@ from workbench.core.keyed import digest
 from workbench.core.options.bounds import ComponentSpec, Epsilon, Repeats
 from workbench.core.options.values import check
 from workbench.models.adapter import LayerStates, NetworkEnd, States
-from workbench.models.blocks import ACTIVATIONS, Ungated
 from workbench.models.checkpointing import recomputed
 from workbench.models.context import Context
+from workbench.models.feed_forward import ACTIVATIONS, Ungated
 from workbench.models.initialisation import check_parameters, initialise, scale_residuals
 from workbench.models.layer_checks import STREAMS, rows_of_width
 from workbench.models.layers.tap import TapLayer

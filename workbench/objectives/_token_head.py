@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Epsilon
-from workbench.models.blocks import ACTIVATIONS, Ungated
+from workbench.models.feed_forward import ACTIVATIONS, Ungated
 from workbench.models.tensor_cut import is_spread
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import Head, LossOutput

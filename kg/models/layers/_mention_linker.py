@@ -40,7 +40,7 @@ class MentionLinker(nn.Module):
         fields, known = context.fields(stream), context.batch.streams[stream].known
         rows = int(_lengths(known("token"), known("last")).sum())
         pooled = span_pooling(pieces, self.pool(pieces).squeeze(-1), fields["token"], fields["last"], rows)
-        mentions: Tensor = self.feed_forward(self.attention(self.norm(pooled), context, (stream,)))
+        mentions: Tensor = self.feed_forward(self.attention(self.norm(pooled), context, (stream,)), context)
         return mentions
 
     def scores(self, mentions: Tensor, vectors: Tensor, fields: dict[str, Tensor]) -> Tensor:

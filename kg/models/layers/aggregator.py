@@ -22,9 +22,11 @@ import torch.nn.functional as F
 from annotated_types import Len
 from torch import Tensor, nn
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
-from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions, Ungated
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
+from workbench.models.feed_forward import Ungated
 from workbench.models.tensor_cut import CutModule, TensorCuts
 
 
@@ -66,6 +68,8 @@ class AggregatorLayer(CutModule, nn.Module):
         inner = options.get("intermediate_size") or 4 * text_size
         options["intermediate_size"] = inner
         text, entity = (LayerOptions(heads, activation=activation, **options) for heads in num_heads)
+        if text.experts is not None:
+            raise WorkbenchError("the fused state of an aggregator is that of a single network; leave out experts")
         self.attention = AttentionBlock(text_size, text)
         self.feed_forward = FeedForwardBlock(text_size, text)
         self.entity_attention = AttentionBlock(entity_size, entity) if entity_attention else None

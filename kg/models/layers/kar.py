@@ -116,7 +116,7 @@ class KarLayer(nn.Module):
         mentions = self.linker.mentions(pieces, context, self.mentions)
         known = self.enhanced.leave(mentions, self._linked(mentions, hidden.get(self.candidates), context))
         pieces = self.knowledge_attention(pieces, context, (self.stream,), known, (self.mentions,))
-        result = self.project_back(self.feed_forward(pieces))
+        result = self.project_back(self.feed_forward(pieces, context))
         return {**hidden, self.stream: self.residual.leave(text, result)}
 
     def _linked(self, mentions: Tensor, candidates: Tensor | None, context: Context) -> Tensor:

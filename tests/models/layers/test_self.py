@@ -16,6 +16,9 @@ CASES = {
     "grouped": LayerCase(
         {"stream": "text", "num_heads": 4, "kv_heads": 2, "qk_norm": True, "rotary": 100.0, "qkv_bias": False}
     ),
+    "experts": LayerCase(
+        {**OPTIONS, "activation": "swiglu", "experts": {"count": 3, "top": 2, "size": 4, "shared": 4}}
+    ),
 }
 
 

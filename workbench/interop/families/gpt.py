@@ -15,7 +15,7 @@ from workbench.interop.gpt_config import block, config_of, text_stream
 from workbench.interop.gpt_names import blocks
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Buffer, Copy, Rule, SameTensor
-from workbench.models.blocks import Activation
+from workbench.models.feed_forward import Activation
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 

@@ -15,7 +15,7 @@ from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
 from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads, token_head
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Copy, Rule, SameTensor
-from workbench.models.blocks import Activation
+from workbench.models.feed_forward import Activation
 from workbench.recipe.spec import NetworkSpec, Spec
 
 GATED: dict[str, Activation] = {

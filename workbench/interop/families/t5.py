@@ -17,7 +17,7 @@ from workbench.interop.bert_names import stacked
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
 from workbench.interop.rules import Copy, Rule, SameTensor
-from workbench.models.blocks import Activation
+from workbench.models.feed_forward import Activation
 from workbench.recipe.spec import NetworkSpec, Spec
 
 ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gated-gelu": "geglu_tanh", "gated-silu": "swiglu"}

@@ -58,5 +58,5 @@ class CoLayer(nn.Module):
         new = dict(hidden)
         for name, other in ((a, b), (b, a)):
             rows = self.attention[name](hidden[name], context, (name,), hidden[other], (other,))
-            new[name] = self.feed_forward[name](rows) if name in self.feed_forward else rows
+            new[name] = self.feed_forward[name](rows, context) if name in self.feed_forward else rows
         return new

@@ -68,4 +68,4 @@ class CrossLayer(nn.Module):
         if present:
             read = hidden[present[0]] if len(present) == 1 else torch.cat([hidden[name] for name in present])
             rows = self.cross_attention(rows, context, (self.stream,), read, present)
-        return {**hidden, self.stream: self.feed_forward(rows)}
+        return {**hidden, self.stream: self.feed_forward(rows, context)}

@@ -46,6 +46,6 @@ class JointLayer(nn.Module):
         if not present:
             return hidden
         rows = torch.cat([hidden[name] for name in present])
-        rows = self.feed_forward(self.attention(rows, context, present))
+        rows = self.feed_forward(self.attention(rows, context, present), context)
         parts = rows.split([hidden[name].shape[0] for name in present])
         return {**hidden, **dict(zip(present, parts, strict=True))}

@@ -42,4 +42,4 @@ class SelfLayer(nn.Module):
         if self.stream not in hidden:
             return hidden
         rows = self.attention(hidden[self.stream], context, (self.stream,))
-        return {**hidden, self.stream: self.feed_forward(rows)}
+        return {**hidden, self.stream: self.feed_forward(rows, context)}

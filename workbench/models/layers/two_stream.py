@@ -60,6 +60,6 @@ class TwoStreamLayer(nn.Module):
         content = hidden[self.stream]
         rows = torch.cat([hidden[name] for name in present])
         keys = content if len(present) > 1 else None
-        rows = self.feed_forward(self.attention(rows, context, present, keys, (self.stream,)))
+        rows = self.feed_forward(self.attention(rows, context, present, keys, (self.stream,)), context)
         parts = rows.split([len(hidden[name]) for name in present])
         return {**hidden, **dict(zip(present, parts, strict=True))}
