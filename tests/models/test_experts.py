@@ -14,6 +14,7 @@ from transformers.models.qwen3_moe.configuration_qwen3_moe import Qwen3MoeConfig
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from workbench.core.errors import WorkbenchError
+from workbench.models import feed_forward
 from workbench.models.context import ROUTES, Context
 from workbench.models.feed_forward import ExpertOptions, Experts
 from workbench.models.initialisation import initialise, scale_residuals
@@ -76,6 +77,13 @@ def test_no_row_is_dropped_where_one_expert_gets_all() -> None:
     torch.testing.assert_close(ours(x, context), (nn.functional.silu(gate) * value) @ ours.outer[2].T)
     assert context.taps[ROUTES]["0.0"][0].tolist() == [0, 0, 9, 0]
     assert ours(x[:0], Context(Batch({}))).shape == (0, SIZE)
+
+
+def test_where_torch_multiplies_no_groups_every_expert_reads_every_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, x = experts(count=4, top=2), torch.randn(9, SIZE)
+    wanted = ours(x, Context(Batch({})))
+    monkeypatch.setattr(feed_forward, "GROUPED_ON", ())
+    torch.testing.assert_close(ours(x, Context(Batch({}))), wanted)
 
 
 def test_a_shared_expert_reads_every_row() -> None:

@@ -62,6 +62,10 @@ class FeedForward(CutModule, nn.Module):
         return self.outer(self.activation(self.inner(x)))
 
 
+GROUPED_ON = ("cpu",)
+"""The devices on which torch multiplies groups of rows of every dtype; elsewhere those of bfloat16."""
+
+
 @dataclass(frozen=True)
 class ExpertOptions:
     """Several feed-forward networks in place of one, of which each row is sent to a few (Shazeer et al.,
@@ -112,7 +116,8 @@ class Experts(nn.Module):
             nn.init.normal_(weight, std=scale)
 
     def forward(self, x: Tensor, context: Context) -> Tensor:
-        probabilities = self.router(x).float().softmax(-1)
+        logits = self.router(x)  # under autocast in the dtype of all products
+        probabilities = logits.float().softmax(-1)
         shares, chosen = probabilities.topk(self.top, -1)
         if self.normalised:
             shares = shares / shares.sum(-1, keepdim=True)
@@ -122,18 +127,32 @@ class Experts(nn.Module):
         order = expert.argsort(stable=True)
         back = torch.empty_like(order).index_copy(0, order, torch.arange(len(order), device=order.device))
         copies = x.unsqueeze(1).expand(-1, self.top, -1).flatten(0, 1)
-        made = self._of_groups(select(copies, order, back), load.cumsum(0).to(torch.int32))
+        made = self._of_groups(select(copies, order, back).to(logits.dtype), load, expert[order])
         each = select(made, back, order).unflatten(0, (-1, self.top))
         mixed = (each * shares.to(each.dtype).unsqueeze(-1)).sum(1)
         return mixed if self.shared is None else mixed + self.shared(x)
 
-    def _of_groups(self, rows: Tensor, ends: Tensor) -> Tensor:
+    def _of_groups(self, rows: Tensor, load: Tensor, expert: Tensor) -> Tensor:
         """Each expert's output of its rows, which are one group after the other."""
-        device = rows.device.type
-        dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else rows.dtype
-        inner, outer = (weight.to(dtype).transpose(1, 2) for weight in (self.inner, self.outer))
-        states = F.grouped_mm(rows.to(dtype), inner, offs=ends)
+        ends = load.cumsum(0).to(torch.int32)
+        states = _products(rows, self.inner.to(rows.dtype), ends, expert)
         if self.gated:
             gate, value = states.chunk(2, -1)
-            return F.grouped_mm(self.activation(gate) * value, outer, offs=ends)
-        return F.grouped_mm(self.activation(states), outer, offs=ends)
+            states = self.activation(gate) * value
+        else:
+            states = self.activation(states)
+        return _products(states, self.outer.to(rows.dtype), ends, expert)
+
+
+def _products(rows: Tensor, weights: Tensor, ends: Tensor, expert: Tensor) -> Tensor:
+    """Rows [rows, in] times the matrix of their expert [experts, out, in], the groups of which end at `ends`.
+
+    Where torch multiplies no groups (`GROUPED_ON`) every expert reads every row, since the host would have to wait for
+    the sizes of the groups.
+    """
+    if rows.device.type in GROUPED_ON or rows.dtype is torch.bfloat16:
+        return F.grouped_mm(rows, weights.transpose(1, 2), offs=ends)
+    found = rows.new_zeros(len(rows), weights.shape[1])
+    for number, weight in enumerate(weights):
+        found = torch.where((expert == number).unsqueeze(-1), F.linear(rows, weight), found)
+    return found
