@@ -60,11 +60,13 @@ class Stack:
 
     Attributes:
         sizes: theirs in that dimension; empty where they are equal.
+        blocks: the first dimension of ours, where they are the rows of so many matrices, one after another (experts).
     """
 
     sources: tuple[str, ...]
     target: str
     sizes: tuple[int, ...] = field(default=(), kw_only=True)
+    blocks: int | None = field(default=None, kw_only=True)
 
     @property
     def theirs(self) -> tuple[str, ...]:
@@ -75,10 +77,12 @@ class Stack:
         return (self.target,)
 
     def read(self, state: State) -> dict[str, Tensor]:
-        return {self.target: torch.cat([state[name] for name in self.sources])}
+        whole = torch.cat([state[name] for name in self.sources])
+        return {self.target: whole if self.blocks is None else whole.unflatten(0, (self.blocks, -1))}
 
     def write(self, state: State) -> dict[str, Tensor]:
         whole = state[self.target]
+        whole = whole if self.blocks is None else whole.flatten(0, 1)
         parts = whole.split(self.sizes) if self.sizes else whole.chunk(len(self.sources))
         return dict(zip(self.sources, parts, strict=True))
 

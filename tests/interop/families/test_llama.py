@@ -65,6 +65,12 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "qwen2, windows": ("qwen2", {**WINDOW, "max_window_layers": 1}),
     "qwen3": ("qwen3", {"head_dim": 16, "rope_parameters": {"rope_type": "default", "rope_theta": 5e6}}),
     "qwen3, windows": ("qwen3", {"head_dim": 8, **WINDOW, "max_window_layers": 2, "attention_bias": True}),
+    "mixtral": ("mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2, "sliding_window": 4}),
+    "qwen3-moe": ("qwen3_moe", {"num_experts": 5, "num_experts_per_tok": 2, "moe_intermediate_size": 24}),
+    "qwen3-moe, normalised": (
+        "qwen3_moe",
+        {"num_experts": 4, "num_experts_per_tok": 3, "moe_intermediate_size": 16, "norm_topk_prob": True},
+    ),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0, 1]}),
 }
 CLOSE = {"atol": 1e-5, "rtol": 1e-5}

@@ -109,6 +109,15 @@ class Llama(CheckpointFamily):
         ]
         for i in range(count):
             rules += _layer(f"model.layers.{i}", f"layers.{i}", (size * config["num_attention_heads"], kv, kv))
+            rules += self.feed_forward(config, f"model.layers.{i}", f"layers.{i}.feed_forward.network")
+        return rules
+
+    def feed_forward(self, config: FamilyConfig, theirs: str, ours: str) -> list[Rule]:
+        """The names of the feed-forward network of a layer."""
+        rules: list[Rule] = []
+        for p in PARAMETERS:
+            rules.append(Stack(tuple(f"{theirs}.mlp.{n}.{p}" for n in ("gate_proj", "up_proj")), f"{ours}.inner.{p}"))
+            rules.append(SameTensor(f"{theirs}.mlp.down_proj.{p}", f"{ours}.outer.{p}"))
         return rules
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
@@ -139,20 +148,18 @@ class Llama(CheckpointFamily):
 
 
 def _layer(theirs: str, ours: str, sizes: tuple[int, ...]) -> list[Rule]:
-    """The names of a layer, theirs and ours; which biases there are is decided by the weights."""
+    """The names of a layer without its feed-forward network; which biases there are is decided by the weights."""
     attention, feed = f"{ours}.attention", f"{ours}.feed_forward"
     pairs = {
         f"{theirs}.self_attn.o_proj": f"{attention}.attention.output",
         f"{theirs}.self_attn.q_norm": f"{attention}.attention.query_norm",
         f"{theirs}.self_attn.k_norm": f"{attention}.attention.key_norm",
-        f"{theirs}.mlp.down_proj": f"{feed}.network.outer",
         f"{theirs}.input_layernorm": f"{attention}.residual.norm",
         f"{theirs}.post_attention_layernorm": f"{feed}.residual.norm",
     }
     rules: list[Rule] = []
     for p in PARAMETERS:
-        qkv, inner = (f"{theirs}.self_attn.{n}_proj.{p}" for n in "qkv"), ("gate_proj", "up_proj")
-        rules.append(Stack(tuple(qkv), f"{attention}.attention.qkv.{p}", sizes=sizes))
-        rules.append(Stack(tuple(f"{theirs}.mlp.{n}.{p}" for n in inner), f"{feed}.network.inner.{p}"))
+        qkv = tuple(f"{theirs}.self_attn.{n}_proj.{p}" for n in "qkv")
+        rules.append(Stack(qkv, f"{attention}.attention.qkv.{p}", sizes=sizes))
         rules += [SameTensor(f"{one}.{p}", f"{other}.{p}") for one, other in pairs.items()]
     return rules
