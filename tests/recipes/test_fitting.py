@@ -144,6 +144,7 @@ def test_what_a_masking_strategy_masks_must_be_there(world: Any, tmp_path: Path,
     [
         ("ernie-baidu", {"text": "prepare text", "spans": "prepare link", "mask_spans": "prepare phrases"}),
         ("ernie-baidu-dialogue", {"turns": "prepare text"}),
+        ("llama-chat", {"turns": "prepare text"}),
         ("xlm", {"text": "prepare text", "language": "--language en"}),
         ("joint-entity", {"captions": "prepare image-text", "spans": "prepare link"}),
     ],

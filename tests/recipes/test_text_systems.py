@@ -49,6 +49,7 @@ REFUSED = {
     ("tag", "sentilr"): "reads 'tags', which this task asks for",
     ("generate", "glm"): "does not learn to write another text after it",
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
+    ("perplexity", "llama-chat"): "has no 'turns'",
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",
 }

@@ -136,7 +136,7 @@ def _samples(corpus: str) -> Iterator[Sample]:
         yield from ({"translations": translations} for translations in TRANSLATIONS)
     elif corpus in TRANSLATIONS[0]:
         yield {"text": " ".join(each[corpus] for each in TRANSLATIONS), "language": corpus}
-    elif corpus == "dialogues":
+    elif corpus in ("dialogues", "chats"):
         yield from ({"turns": turns} for turns in DIALOGUES)
     else:
         for text in DOCUMENTS:

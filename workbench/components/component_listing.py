@@ -80,10 +80,10 @@ def _options(name: str, hint: Any, default: Any, meaning: str = "") -> Iterator[
     kind = group(hint)
     if kind is None:
         return
-    hints = get_type_hints(kind, include_extras=True)
+    hints, meanings = get_type_hints(kind, include_extras=True), _stated(kind, "Attributes")
     for field in dataclasses.fields(kind):
         inner = getattr(default, field.name, field.default)
-        yield from _options(f"{name}.{field.name}", hints[field.name], inner)
+        yield from _options(f"{name}.{field.name}", hints[field.name], inner, meanings.get(field.name, ""))
 
 
 def written(default: Any) -> str:
@@ -92,7 +92,8 @@ def written(default: Any) -> str:
         return ""
     if dataclasses.is_dataclass(default):
         return "as below"
-    return json.dumps(default) if default is None or isinstance(default, bool) else str(default)
+    plain = default is not None and not isinstance(default, bool) and "\n" not in str(default)
+    return str(default) if plain else json.dumps(default)
 
 
 def _meanings(component: Any) -> dict[str, str]:
@@ -102,12 +103,18 @@ def _meanings(component: Any) -> dict[str, str]:
     shared = shared_options_of(component)
     documented = [(base, "Args") for base in reversed(inspect.getmro(component))]
     for source, title in [*([] if shared is None else [(shared, "Attributes")]), *documented]:
-        _, _, after = inspect.cleandoc(source.__doc__ or "").partition(f"\n{title}:\n")
-        block = after.partition("\n\n")[0]
-        for entry in re.split(r"\n(?= {4}\w)", f"\n{block}"):
-            names, colon, text = entry.strip().partition(": ")
-            if colon:
-                found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
+        found |= _stated(source, title)
+    return found
+
+
+def _stated(source: type, title: str) -> dict[str, str]:
+    """The meaning of each argument or attribute in a part of a docstring."""
+    found: dict[str, str] = {}
+    _, _, after = inspect.cleandoc(source.__doc__ or "").partition(f"\n{title}:\n")
+    for entry in re.split(r"\n(?= {4}\w)", "\n" + after.partition("\n\n")[0]):
+        names, colon, text = entry.strip().partition(": ")
+        if colon:
+            found |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return found
 
 

@@ -36,8 +36,8 @@ class RotaryScaling:
         WorkbenchError: an option that the kind lacks, or lacks a value for; or `low` is not below `high`.
     """
 
-    kind: ScalingKind
-    factor: Ratio
+    kind: ScalingKind = "linear"
+    factor: Ratio = 1.0
     positions: Count | None = None
     low: Positive = 1.0
     high: Positive = 4.0
