@@ -74,7 +74,7 @@ def test_a_layer_that_recalls_rows_reads_on(place: int, setting: Any) -> None:
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_recurrent_layer_reads_on_from_its_state(place: int, setting: Any) -> None:
     network, head, continuation, prompts = setting(CAUSAL)
-    network.layers.insert(place, LstmLayer("text", {"text": 32}, widths=[24, 32]).eval())
+    network.layers.insert(place, LstmLayer("text", {"text": 32}, depth=2, intermediate_size=24).eval())
     check_cache(network, head, continuation, collate([prompts[1]]))
 
 

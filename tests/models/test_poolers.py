@@ -21,6 +21,7 @@ CASES = {
     "last": PoolerCase({"dense": False, "activation": None}),
     "mean": PoolerCase({"size": 5, "bias": False}),
     "max": PoolerCase({"activation": "relu"}),
+    "final_state": PoolerCase({"size": 4}),
     "concat": {"": PoolerCase(), "plain": PoolerCase({"dense": False, "activation": None})},
     "attention": PoolerCase({"inner_size": 3}),
 }
@@ -49,6 +50,7 @@ def by_hand(name: str, rows: torch.Tensor, pooler: Any) -> torch.Tensor:
         "first": rows[0],
         "summary": rows[0],
         "last": rows[-1],
+        "final_state": torch.tensor([*rows[-1, :3].tolist(), *rows[0, 3:].tolist()]),
         "mean": sum(rows) / len(rows),
         "max": torch.tensor([max(column) for column in rows.T.tolist()]),
     }

@@ -65,6 +65,15 @@ class ConcatPooler(Pooler):
         return torch.cat([last_rows(rows, stream), max_rows(rows, stream), mean_rows(rows, stream)], -1)
 
 
+class FinalStatePooler(Pooler):
+    """The state in which each direction of a bidirectional `lstm` ends: the first half of the last row, and the second
+    half of the first row (Distilled BiLSTM, Tang et al., arXiv:1903.12136, section 3.1)."""
+
+    def vectors(self, rows: Tensor, stream: Stream) -> Tensor:
+        half = rows.shape[1] // 2
+        return torch.cat([last_rows(rows, stream)[:, :half], first_rows(rows, stream)[:, half:]], -1)
+
+
 class AttentionPooler(Pooler):
     """The rows of each sequence weighted by attention (Yang et al., "Hierarchical Attention Networks for Document
     Classification", NAACL 2016, equations 5 to 7). It is sum_i a_i h_i with a = softmax(u . tanh(V h + c)).

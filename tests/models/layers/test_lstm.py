@@ -18,7 +18,7 @@ from workbench.sequences.batch import Batch
 _EXCUSED = {"attention": "it attends to nothing"}
 CASES = {
     "": LayerCase({"stream": "text"}, _EXCUSED),
-    "stack": LayerCase({"stream": "text", "widths": [12, 16]}, _EXCUSED),
+    "stack": LayerCase({"stream": "text", "depth": 2, "intermediate_size": 12}, _EXCUSED),
 }
 LENGTHS = [3, 0, 5, 1]
 ROWS = torch.randn(9, 6, generator=torch.Generator().manual_seed(0))
@@ -48,9 +48,9 @@ def theirs(made: LstmLayer, rows: torch.Tensor, masks: list[torch.Tensor]) -> to
 
 
 @pytest.mark.parametrize("direction", ["forward", "backward", "both"])
-@pytest.mark.parametrize("widths", [None, [8, 6]])
-def test_each_sequence_is_read_as_torch_reads_it(direction: Any, widths: Any) -> None:
-    made = layer(direction=direction, widths=widths)
+@pytest.mark.parametrize("stack", [{}, {"depth": 2, "intermediate_size": 8}])
+def test_each_sequence_is_read_as_torch_reads_it(direction: Any, stack: Any) -> None:
+    made = layer(direction=direction, **stack)
     found = run(made).split(LENGTHS)
     ones = [torch.ones(())] * len(made.lstms)
     for rows, ours in zip(ROWS.split(LENGTHS), found, strict=True):
@@ -104,7 +104,6 @@ def test_rows_that_it_must_not_read_are_refused(options: Any, fields: Any, said:
         run(layer(**options), **fields)
 
 
-@pytest.mark.parametrize(("widths", "direction"), [([8, 5], "forward"), ([7, 6], "both")])
-def test_wrong_widths_are_refused(widths: list[int], direction: Any) -> None:
-    with pytest.raises(WorkbenchError, match="allowed: a list that ends with 6"):
-        layer(widths=widths, direction=direction)
+def test_widths_of_two_directions_are_even() -> None:
+    with pytest.raises(WorkbenchError, match=r"found \[7, 6\], allowed: even widths"):
+        layer(direction="both", depth=2, intermediate_size=7)

@@ -15,14 +15,13 @@ whole, in generation and with the `memory` of a network.
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Annotated, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from annotated_types import MinLen
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Dropout, Size, Word
+from workbench.core.options.bounds import Count, Dropout, Size, Word
 from workbench.models.compilation import uncompiled
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
@@ -37,7 +36,8 @@ class LstmLayer(nn.Module):
     Args:
         stream: the stream's name.
         sizes: hidden size of every stream (given by the network).
-        widths: of each LSTM of a stack; the last one is the stream's. By default there is one LSTM.
+        depth: number of LSTMs, each of which reads the rows of the one before.
+        intermediate_size: width of all but the last one; by default the stream's.
         direction: in which it reads the rows; with `both`, each direction has half of each width.
         weight_drop: probability with which a number of the matrices from state to state is 0 in training.
         inner_dropout: of the rows between two LSTMs.
@@ -45,15 +45,16 @@ class LstmLayer(nn.Module):
         dropout_per: whether each `row` has a dropout mask of its own, or each `sequence` one for all of its rows.
 
     Raises:
-        WorkbenchError: the last width is not the stream's, or a width of two directions is odd. In training: a text
-            that is read from left to right is to be read backward, or several texts are packed into a sequence.
+        WorkbenchError: a width of two directions is odd. In a forward: a text that is read from left to right is to be
+            read backward, or several texts are packed into a sequence.
     """
 
     def __init__(
         self,
         stream: Word,
         sizes: dict[str, int],
-        widths: Annotated[list[Size], MinLen(1)] | None = None,
+        depth: Count = 1,
+        intermediate_size: Size | None = None,
         direction: Literal["forward", "backward", "both"] = "forward",
         weight_drop: Dropout = 0.0,
         inner_dropout: Dropout = 0.0,
@@ -61,16 +62,16 @@ class LstmLayer(nn.Module):
         dropout_per: Literal["row", "sequence"] = "row",
     ) -> None:
         super().__init__()
-        widths = widths or [sizes[stream]]
+        size = sizes[stream]
+        widths = [*[intermediate_size or size] * (depth - 1), size]
         ways = 2 if direction == "both" else 1
-        if widths[-1] != sizes[stream] or any(width % ways for width in widths):
-            even = "" if ways == 1 else ", all of them even"
-            raise WorkbenchError(f"widths = {widths}; allowed: a list that ends with {sizes[stream]}{even}")
+        if any(width % ways for width in widths):
+            raise WorkbenchError(f"direction = both divides each width by two; found {widths}, allowed: even widths")
         self.stream, self.direction = stream, direction
         self.reads = self.changes = (stream,)
         self.weight_drop, self.inner_dropout, self.dropout = weight_drop, inner_dropout, dropout
         self.dropout_per = dropout_per
-        pairs = zip([sizes[stream], *widths], widths, strict=False)
+        pairs = zip([size, *widths], widths, strict=False)
         self.lstms = nn.ModuleList(
             nn.LSTM(read, width // ways, bidirectional=direction == "both") for read, width in pairs
         )
