@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,10 @@ def changes(run: Path) -> list[set[str]]:
     states: list[dict[str, Tensor]] = [
         read_weights(folder / "model.safetensors") for folder in sorted((run / "checkpoints").iterdir())
     ]
-    pairs = zip(states, states[1:], strict=False)
-    return [{name for name, old in before.items() if not torch.equal(old, after[name])} for before, after in pairs]
+    return [
+        {name for name, old in before.items() if not torch.equal(old, after[name])}
+        for before, after in pairwise(states)
+    ]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,5 +64,5 @@ def test_a_step_of_mt_dnn_trains_the_shared_layers_and_the_head_of_one_task(worl
     assert all(any(each.startswith("networks.main.layers") for each in step) for step in of_steps)
     drawn = [set[str]().union(*heads[:step]) for step in range(1, len(heads) + 1)]
     assert [len(each) for each in drawn] == sorted(len(each) for each in drawn)
-    assert all(len(now - before) <= 1 for before, now in zip(drawn, drawn[1:], strict=False))  # the step's own task
+    assert all(len(now - before) <= 1 for before, now in pairwise(drawn))  # the step's own task
     assert 1 < len(drawn[-1]) < 8

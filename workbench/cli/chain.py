@@ -15,8 +15,8 @@ def chain(
     file: Annotated[
         str,
         typer.Argument(
-            help="The chain: a YAML file with `stages`, and what is measured after each; or the name of one that ships: "
-            "dapt-tapt, intermediate-task, ulmfit."
+            help="The chain: a YAML file with `stages`, and what is measured after each; or the name of one that "
+            "ships: dapt-tapt, intermediate-task, ulmfit."
         ),
     ],
     overrides: Annotated[

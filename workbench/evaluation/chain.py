@@ -1,8 +1,8 @@
 """Chains of commands: each is run once, and after each the same tasks are measured. `workbench chain`.
 
-What was finished is recorded next to the chain's file (for a shipped chain in the current folder), so a chain that was killed continues where it was. The stage
-that was running resumes as its own command does. The results after each stage, as a table, show what a stage has taught
-and what it has made the model forget (McCloskey and Cohen, 1989).
+What was finished is recorded next to the chain's file (for a shipped chain in the current folder), so a chain that was
+killed continues where it was. The stage that was running resumes as its own command does. The results after each stage,
+as a table, show what a stage has taught and what it has made the model forget (McCloskey and Cohen, 1989).
 """
 
 from __future__ import annotations

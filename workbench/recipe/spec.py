@@ -119,8 +119,8 @@ class NetworkSpec:
     branches starts with `init_range / sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters
     are, and the heads that read it; `adapted: trained` also trains the network. With `layer_drop` each layer is left
     out of an update with this probability (LayerDrop, arXiv:1909.11556, section 3). `succeeds` trains layers in place
-    of those of a predecessor (`Succession`). `memory` is the number of rows of each stream that it keeps from the text before, in
-    tasks with `order: continuous`.
+    of those of a predecessor (`Succession`). `memory` is the number of rows of each stream that it keeps from the text
+    before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, ComponentSpec], MinLen(1)]

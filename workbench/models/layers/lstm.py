@@ -14,6 +14,7 @@ whole, in generation and with the `memory` of a network.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import Literal, NamedTuple
 
@@ -106,35 +107,36 @@ class LstmLayer(nn.Module):
     def _stacked(self, rows: Tensor, layout: Layout, before: Tensor | None) -> tuple[Tensor, Tensor]:
         """The output of the stack [rows, hidden_size], and its states behind the last row of each sequence, 0 at other
         rows [rows, sum of 2 widths]. It computes in the dtype of its weights."""
-        first = self.lstms[0].weight_ih_l0
+        stack = [each for each in self.lstms if isinstance(each, nn.LSTM)]
+        dtype = next(self.parameters()).dtype
         backward = self.direction == "backward"
         order = layout.kept(layout, ("recurrent", backward), lambda: row_order_of(layout, backward))
-        sizes = [lstm.hidden_size for lstm in self.lstms for _ in range(2)]
-        kept = rows.new_zeros(len(rows), sum(sizes), dtype=first.dtype)
-        parts = [None] * len(sizes) if before is None else before[order.sequences].to(first.dtype).split(sizes, 1)
+        sizes = [lstm.hidden_size for lstm in stack for _ in range(2)]
+        kept = rows.new_zeros(len(rows), sum(sizes), dtype=dtype)
+        parts = [None] * len(sizes) if before is None else before[order.sequences].to(dtype).split(sizes, 1)
         with torch.autocast(rows.device.type, enabled=False):
-            made, last = rows.to(first.dtype), []
-            for number, lstm in enumerate(self.lstms):
+            made, last = rows.to(dtype), []
+            for number, lstm in enumerate(stack):
                 made, h, c = self._one(lstm, made[order.rows], order.counts, parts[2 * number : 2 * number + 2])
                 made = made[order.places]
                 last += [h, c]
-                final = number == len(self.lstms) - 1
+                final = number == len(stack) - 1
                 made = self._dropped(made, layout, self.dropout if final else self.inner_dropout)
         if self.direction == "forward":
             kept = kept.index_copy(0, order.ends, torch.cat(last, 1).detach())
         return made, kept
 
     def _one(
-        self, lstm: nn.Module, rows: Tensor, counts: Tensor, before: list[Tensor | None]
+        self, lstm: nn.LSTM, rows: Tensor, counts: Tensor, before: Sequence[Tensor | None]
     ) -> tuple[Tensor, Tensor, Tensor]:
         """One LSTM of the stack: its output, and h and c behind the last row of each sequence."""
         weights = [
             dropout(weight, self.weight_drop, self.training) if position == 1 else weight
-            for direction in lstm.all_weights  # type: ignore[union-attr]
+            for direction in lstm.all_weights
             for position, weight in enumerate(direction)  # W_ih, W_hh and their biases
         ]
         both = self.direction == "both"
-        nothing = rows.new_zeros(1 + both, int(counts[0]), lstm.hidden_size)  # type: ignore[arg-type]
+        nothing = rows.new_zeros(1 + both, int(counts[0]), lstm.hidden_size)
         states = [nothing if state is None else state[None].contiguous() for state in before]
         made, h, c = torch.lstm(rows, counts, states, weights, True, 1, 0.0, self.training, both)
         return made, h[0], c[0]
