@@ -33,7 +33,7 @@ from workbench.models.tensor_cut import CutModule, HeadRange, TensorCuts
 
 Ungated = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "tanh"]
 Activation = Literal[Ungated, "swiglu", "geglu", "geglu_tanh"]
-NormKind = Literal["layer", "rms", "unbiased"]
+NormKind = Literal["layer", "rms", "unbiased", "affine"]
 NormPlace = Literal["post", "pre"]
 
 ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
@@ -64,11 +64,28 @@ class UnbiasedNorm(nn.Module):
         return scaled if self.bias is None else scaled + self.bias
 
 
-NORMS: dict[NormKind, Callable[..., nn.Module]] = {"layer": nn.LayerNorm, "unbiased": UnbiasedNorm}
+class AffineNorm(nn.Module):
+    """MobileBERT's replacement of a norm (arXiv:2004.02984, equation 6): gain * x + bias."""
+
+    def __init__(self, size: int, eps: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size)) if bias else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.weight * x if self.bias is None else self.weight * x + self.bias
+
+
+NORMS: dict[NormKind, Callable[..., nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "unbiased": UnbiasedNorm,
+    "affine": AffineNorm,
+}
 
 
 def make_norm(kind: NormKind, size: int, eps: float, bias: bool = True) -> nn.Module:
-    """A norm over the last dimension: `layer`, `rms` (which never has a bias), or `unbiased` (K-BERT's)."""
+    """A norm over the last dimension: `layer`, `rms` (which never has a bias), `unbiased` (K-BERT's), or `affine`
+    (MobileBERT's)."""
     return nn.RMSNorm(size, eps=eps) if kind == "rms" else NORMS[kind](size, eps=eps, bias=bias)
 
 
@@ -132,7 +149,7 @@ class LayerOptions:
         intermediate_size: of the feed-forward network, by default 4 x the hidden size.
         dropout: of the result of each sublayer.
         attention_dropout: of the attention weights.
-        norm: layer, rms (which never has a bias) or unbiased (K-BERT's).
+        norm: layer, rms (which never has a bias), unbiased (K-BERT's) or affine (MobileBERT's).
         norm_place: behind each residual connection (post, as in BERT) or at the start of each sublayer (pre).
         norm_eps: epsilon of the norms.
         rotary: base of rotary positions (arXiv:2104.09864).
