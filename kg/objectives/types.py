@@ -100,7 +100,7 @@ class Types(Objective):
         return typing_scores(predicted_types(made["logits"].numpy()), made["gold"].numpy()).numbers()
 
     def head(self, network: Network) -> Head:
-        size = network.sizes[self.stream]
+        size = network.pooled_size(self.stream) if self.read == "pooled" else network.sizes[self.stream]
         return TypesHead(size, self.num_types, self.read, self.dropout, self.stream, self.groups)
 
 

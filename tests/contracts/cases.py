@@ -110,6 +110,11 @@ class AdapterCase(Case):
 
 
 @dataclass(frozen=True)
+class PoolerCase(Case):
+    """A pooler, of rows of 8 features."""
+
+
+@dataclass(frozen=True)
 class BuilderCase(Case):
     """A builder, on samples that have every field, with the `max_length` that its options state, or 64."""
 
@@ -235,6 +240,7 @@ KINDS: dict[str, type[Case]] = {
     "embedding": EmbeddingCase,
     "score_bias": ScoreBiasCase,
     "adapter": AdapterCase,
+    "pooler": PoolerCase,
     "builder": BuilderCase,
     "transform": TransformCase,
     "image_processor": ImageProcessorCase,

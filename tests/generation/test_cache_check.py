@@ -14,6 +14,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.generation.decoder import check_cache
 from workbench.models.context import Context
 from workbench.models.kv_cache import KVCache
+from workbench.models.layers.lstm import LstmLayer
 from workbench.sequences.batch import Batch, Stream, collate
 
 CAUSAL = {"builder": "document", "begin": "cls", "visibility": "causal"}
@@ -67,6 +68,13 @@ def test_a_layer_without_a_kv_cache_is_refused(place: int, setting: Any) -> None
 def test_a_layer_that_recalls_rows_reads_on(place: int, setting: Any) -> None:
     network, head, continuation, prompts = setting(CAUSAL)
     network.layers.insert(place, shift())
+    check_cache(network, head, continuation, collate([prompts[1]]))
+
+
+@pytest.mark.parametrize("place", [0, 2])
+def test_a_recurrent_layer_reads_on_from_its_state(place: int, setting: Any) -> None:
+    network, head, continuation, prompts = setting(CAUSAL)
+    network.layers.insert(place, LstmLayer("text", {"text": 32}, depth=2, intermediate_size=24).eval())
     check_cache(network, head, continuation, collate([prompts[1]]))
 
 

@@ -61,6 +61,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "electra": ("Electra", {**SIZES, "embedding_size": 16}),
     "mpnet": ("MPNet", {**SIZES, **COUNTED}),
     "modernbert": ("ModernBert", {**SIZES, **IDS, "local_attention": 8}),
+    "mobilebert": ("MobileBert", {**SIZES, "embedding_size": 16, "intra_bottleneck_size": 16}),
     "xlm": ("XLM", {"emb_dim": 32, "n_layers": 2, "n_heads": 4, "max_position_embeddings": 40, "pad_token_id": 0}),
 }
 TAGS = ["O", "B-place", "I-place"]

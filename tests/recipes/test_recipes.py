@@ -111,6 +111,8 @@ def shrunk(value: Any, world: Any, sizes: dict[str, Any] = SIZES) -> Any:
         small["backbone"] = "made-up"
     if small.get("objective") == "classify":
         small |= {"label": "relation", "classes": ["P206", "P361"]}
+    if small.get("objective") == "regression":
+        small["label"] = "score"
     if "clustering" in small:
         small["clustering"] = "made-up"
     return _part(small)

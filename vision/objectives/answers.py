@@ -138,7 +138,8 @@ class Answers(Objective):
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
-        return PooledAnswersHead(self, network.sizes[self.stream])
+        size = network.sizes[self.stream] if self.pooled_size else network.pooled_size(self.stream)
+        return PooledAnswersHead(self, size)
 
 
 def _listed(answers: list[str] | str) -> list[str]:

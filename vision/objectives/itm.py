@@ -136,8 +136,11 @@ class Itm(Matching):
                     f"objective {self.name!r}: the stream {stream!r} has no pooler; set model.poolers: "
                     f"[{', '.join(self.pool)}]"
                 )
-        sizes = {name: network.sizes[name] for name in self.pool}
-        return ItmHead(self.pool, sizes, self.pooled_size, self.outputs)
+        return ItmHead(self.pool, self.widths(network), self.pooled_size, self.outputs)
+
+    def widths(self, network: Network) -> dict[str, int]:
+        """The width of each stream that the head reads."""
+        return {name: network.sizes[name] if self.pooled_size else network.pooled_size(name) for name in self.pool}
 
 
 class ItmHead(MatchingHead):

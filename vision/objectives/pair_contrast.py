@@ -69,7 +69,8 @@ class PairContrast(Matching):
 
     def head(self, network: Network) -> Head:
         widths = [self.width(network, stream) for stream in self.streams]
-        return PairContrastHead(self, widths[0])
+        text = self.streams[0]
+        return PairContrastHead(self, network.pooled_size(text) if text in network.poolers else widths[0])
 
 
 class PairContrastHead(MatchingHead):

@@ -96,7 +96,7 @@ class Ranking(Itm):
 
     def head(self, network: Network) -> RankingHead:
         super().head(network)  # reports a missing pooler
-        return RankingHead(self, {name: network.sizes[name] for name in self.pool})
+        return RankingHead(self, self.widths(network))
 
 
 class RankingHead(ItmHead):

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from workbench.core.errors import MachineError, WorkbenchError
+from workbench.core.options.bounds import Assignment
 from workbench.core.terminal import Terminal
 
 
 def chain(
     file: Annotated[
-        Path, typer.Argument(help="The chain: a YAML file with `stages`, and what is measured after each.")
+        str,
+        typer.Argument(
+            help="The chain: a YAML file with `stages`, and what is measured after each; or the name of one that "
+            "ships: dapt-tapt, intermediate-task, ulmfit."
+        ),
     ],
+    overrides: Annotated[
+        list[Assignment] | None, typer.Argument(help="Changes to the chain, as key=value.", metavar="KEY=VALUE")
+    ] = None,
 ) -> None:
     """Run commands one after the other, each once, and measure the same tasks after each.
 
     The same command continues where a chain was stopped: finished stages are skipped, and the one that was running
-    resumes. FILE.chain.json, next to FILE, records what was finished, with its results.
+    resumes. FILE.chain.json, next to FILE, records what was finished, with its results. The record of a shipped chain
+    is in the current folder.
 
     Example (chain.yaml):
 
@@ -30,10 +38,12 @@ def chain(
         - {task: pseudo-perplexity, corpus: corpora/speeches-held-out, until: domain}
 
       workbench chain chain.yaml
+
+      workbench chain dapt-tapt vars.model=hf/bert vars.domain=corpora/news vars.task=corpora/reviews
     """
     from workbench.evaluation.chain import Chain
 
-    table = Chain(file).run(_run)
+    table = Chain(file, overrides or ()).run(_run)
     if table is not None:
         Terminal().print(table)
 

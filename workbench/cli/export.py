@@ -33,7 +33,9 @@ def export(
     also: Annotated[Also | None, typer.Option(help="A library for which the folder gets files as well.")] = None,
     pool: Annotated[
         Word | None,
-        typer.Option(help="The vectors of sentence-transformers: mean, summary, or an objective with vectors (itc)."),
+        typer.Option(
+            help="The vectors of sentence-transformers: mean, summary, pooled, or an objective with vectors (itc)."
+        ),
     ] = None,
     trust: Trust = False,
 ) -> None:

@@ -54,6 +54,7 @@ BUILD_ARGUMENTS = {
         "tokens of the longest sequence of the task's builder", ("objective", "masking", "transform")
     ),
     "sizes": BuildArgument("hidden size by stream, `dict[str, int]`", ("layer",)),
+    "hidden_size": BuildArgument("hidden size of the stream that is pooled", ("pooler",)),
     "num_heads": BuildArgument("heads of the attention whose scores are biased", ("score_bias",)),
     "head_size": BuildArgument("size of each of these heads", ("score_bias",)),
     "seed": BuildArgument("the recipe's seed"),

@@ -193,6 +193,14 @@ KINDS = {
         "An adapter: a small trained module inside a network whose own weights usually stay frozen.",
         "Adapter",
     ),
+    "pooler": Kind(
+        "models.poolers",
+        "workbench.models.pooler:Pooler",
+        "vectors",
+        ("rows", "stream"),
+        "A pooler: it computes one vector of each sequence from the states of its rows.",
+        "Pooler",
+    ),
     "builder": Kind(
         "sequences.builders",
         "workbench.sequences.builder:Builder",

@@ -1,16 +1,17 @@
 """Chains of commands: each is run once, and after each the same tasks are measured. `workbench chain`.
 
-What was finished is recorded next to the chain's file, so a chain that was killed continues where it was. The stage
-that was running resumes as its own command does. The results after each stage, as a table, show what a stage has taught
-and what it has made the model forget (McCloskey and Cohen, 1989).
+What was finished is recorded next to the chain's file (for a shipped chain in the current folder), so a chain that was
+killed continues where it was. The stage that was running resumes as its own command does. The results after each stage,
+as a table, show what a stage has taught and what it has made the model forget (McCloskey and Cohen, 1989).
 """
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -26,6 +27,7 @@ from workbench.core.options.bounds import Name, Place, Word
 from workbench.core.options.command import options_from_python
 from workbench.core.options.values import check
 from workbench.core.terminal import Terminal
+from workbench.recipe.reading import check_variables
 from workbench.runs.names import is_run
 
 RECORD = ".chain.json"
@@ -43,6 +45,7 @@ class StageTask:
         task, corpus: as of `workbench evaluate`.
         number: the name of the number; by default the first one.
         since, until: the first and the last stage after which it is measured; by default all with a run.
+        stages: the stages after which it is measured, in place of the two.
         options: further options of the evaluation.
     """
 
@@ -51,6 +54,7 @@ class StageTask:
     number: Name | None = None
     since: Word | None = None
     until: Word | None = None
+    stages: list[Word] | None = None
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -76,27 +80,68 @@ Run = Callable[[list[str]], None]
 """Runs a command of these words; an error is raised."""
 
 
+def shipped_chains() -> dict[str, Path]:
+    """The files of the chains that the workbench ships, by name."""
+    folder = Path(str(resources.files("workbench.chains")))
+    return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+
+
+def find_chain(name: str | Path) -> tuple[Path, Path]:
+    """The file of a chain, and that of its record: next to a file of one's own, else in the current folder.
+
+    Raises:
+        WorkbenchError: neither a file nor a shipped chain.
+    """
+    file, known = Path(name), shipped_chains()
+    if not file.is_file() and str(name) in known:
+        return known[str(name)], Path(f"{name}{RECORD}")
+    if not file.is_file():
+        raise unknown("chain", str(name), known, advice="A file of your own ends in .yaml.")
+    return file, file.with_name(f"{file.stem}{RECORD}")
+
+
+def _spec(file: Path, overrides: Sequence[str]) -> ChainSpec:
+    """
+    Raises:
+        WorkbenchError: a variable that is null, or as `Chain`.
+    """
+
+    def made(plain: Any) -> ChainSpec:
+        stated = plain.get("vars") if isinstance(plain, dict) else None
+        open_ones = [name for name, value in stated.items() if value is None] if isinstance(stated, dict) else []
+        if open_ones:
+            raise WorkbenchError(f"vars.{open_ones[0]} is null; set it: vars.{open_ones[0]}=VALUE")
+        return check(ChainSpec, plain, str(file))
+
+    def prepared(tree: Any) -> Any:
+        check_variables(tree, overrides)
+        return tree
+
+    return read_yaml(file, overrides, made, prepared)
+
+
 class Chain:
     """A chain, and what was finished of it.
 
     Args:
-        file: a YAML file with a `ChainSpec`.
+        name: a YAML file with a `ChainSpec`, or the name of a shipped chain.
+        overrides: changes to it, as `vars.key=value`.
 
     Raises:
-        WorkbenchError: no such file, another content, an unknown stage or command, or a record of other commands.
+        WorkbenchError: no such chain, another content, an unknown stage or command, or a record of other commands.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.spec: ChainSpec = check(ChainSpec, read_yaml(file), str(file))
+    def __init__(self, name: str | Path, overrides: Sequence[str] = ()) -> None:
+        file, self.record = find_chain(name)
+        self.spec = _spec(file, overrides)
         self.words = {name: shlex.split(text) for name, text in self.spec.stages.items()}
         for name, words in self.words.items():
             if words[0] not in STAGES:
                 raise unknown("command", words[0], STAGES, f"{file}: the stage {name!r}")
         for each in self.spec.after_each:
-            for stage in (each.since, each.until):
+            for stage in (each.since, each.until, *(each.stages or ())):
                 if stage is not None and stage not in self.words:
                     raise unknown("stage", stage, self.words, f"{file}: after_each: {each.name}")
-        self.record = file.with_name(f"{file.stem}{RECORD}")
         self.finished: dict[str, dict[str, Any]] = self._read() if self.record.is_file() else {}
         self._check()
 
@@ -180,7 +225,7 @@ class Chain:
         order = list(self.words)
         for each in self.spec.after_each:
             first, last = order.index(each.since or order[0]), order.index(each.until or order[-1])
-            if first <= order.index(name) <= last:
+            if name in (order[first : last + 1] if each.stages is None else each.stages):
                 yield each
 
     def table(self) -> Table:

@@ -185,6 +185,11 @@ def export(
         objectives = {name: objectives[name] for name in heads}
     spec, seen = recipe.all_networks[chosen], visibilities_of(recipe, chosen)
     checkpoint_family = make_family(family)
+    poolers, streams = loaded.model.network(chosen).poolers, [stream] if stream is not None else [*spec.streams]
+    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}, poolers) if also == WITH else None
+    if layers is not None and pool == "pooled" and head is None:  # it is among the modules of that library
+        del poolers["text"]
+        spec = spec.with_poolers({})
     made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, place, **given)
     if tokenizer is not None:
         made = made._replace(config=with_special_ids(made.config, tokenizer, checkpoint_family.counts_padding))
@@ -192,8 +197,6 @@ def export(
     lost += merged_away
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
     made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
-    streams = [stream] if stream is not None else [*spec.streams]
-    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}) if also == WITH else None
     write_checkpoint_folder(folder, made)
     described = checkpoint_family.network(FamilyConfig(made.config))
     if tokenizer is not None:

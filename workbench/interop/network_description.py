@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, get_type_hints
 from workbench.components.building import find, options_of
 from workbench.components.kinds import KINDS
 from workbench.core.options.values import group
-from workbench.models.network import PoolerOptions
 from workbench.recipe.spec import NetworkSpec, Spec
 
 DROPOUT = frozenset({"dropout", "attention_dropout"})
@@ -69,7 +68,7 @@ def model_description(
     layers = [_layer(part, share, sizes, given) for part, share in counted_out(spec.layers)]
     own = {ours: other for ours, other in spec.tie.items() if other.partition(".")[0] in streams}
     full = {name: spelt_out("objective", part, given) for name, part in (heads or {}).items()}
-    poolers = {name: {**dataclasses.asdict(PoolerOptions()), **part} for name, part in spec.pooler_options.items()}
+    poolers = {name: _pooler(part, sizes.get(name), given) for name, part in spec.pooler_options.items()}
     return ModelDescription(streams, layers, poolers, own, full)
 
 
@@ -193,6 +192,12 @@ def _layer(spec: Spec, share: str | None, sizes: Mapping[str, int], given: Mappi
     if full.get("inner_size", 0) is None and len({*widths.values()}) == 1:
         full["inner_size"] = next(iter(widths.values()))
     return full
+
+
+def _pooler(spec: Spec, hidden_size: int | None, given: Mapping[str, Any]) -> Spec:
+    full = spelt_out("pooler", spec, given)
+    full.pop("hidden_size", None)
+    return {**full, "size": full["size"] or hidden_size}
 
 
 def _plain(value: Any) -> Any:

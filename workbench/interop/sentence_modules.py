@@ -13,39 +13,57 @@ from typing import Any, Literal, NamedTuple
 
 from torch import Tensor, nn
 
+from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import SENTENCES
-from workbench.recipe.spec import Spec
+from workbench.models.pooler import Pooler
+from workbench.recipe.spec import POOLER, Spec
 from workbench.runs.weights import save_tensors
 
 WITH = "sentence-transformers"
-Rows = Literal["first", "last", "mean"]
-POOLING = {"first": "cls_token", "last": "lasttoken", "mean": "mean_tokens"}
+Rows = Literal["first", "last", "mean", "max"]
+POOLING = {"first": "cls_token", "last": "lasttoken", "mean": "mean_tokens", "max": "max_tokens"}
+IDENTITY = "torch.nn.modules.linear.Identity"
+FUNCTIONS = {
+    None: IDENTITY,
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+}
+"""The library's names of activations."""
 
 
 class VectorLayers(NamedTuple):
     """How the vector of a text is computed from the states of its rows.
 
     Attributes:
-        rows: the row, or the mean of all.
-        norm, linear: layers of a contrastive head; the vector is normalised behind them.
+        rows: the row, or the mean or maximum of all.
+        norm, linear: layers of a contrastive head, or of a pooler.
+        activation: of the linear layer.
+        normalised: whether the vector is normalised behind the linear layer.
     """
 
     rows: Rows
     norm: nn.LayerNorm | None = None
     linear: nn.Linear | None = None
+    activation: str | None = None
+    normalised: bool = True
 
 
-def vector_layers(heads: nn.ModuleDict, streams: Sequence[str], pool: str | None, causal: bool) -> VectorLayers:
-    """The layers of a pooling: `mean`, `summary`, or an objective with vectors; by default that one, or `mean`.
+def vector_layers(
+    heads: nn.ModuleDict, streams: Sequence[str], pool: str | None, causal: bool, poolers: nn.ModuleDict
+) -> VectorLayers:
+    """The layers of a pooling: `mean`, `summary`, `pooled`, or an objective with vectors; by default that one, or
+    `mean`.
 
     Args:
-        heads, streams: of the network; streams that are exported alone.
+        heads, streams, poolers: of the network; streams that are exported alone.
         causal: whether texts are read from left to right, so that their last row is the summary.
 
     Raises:
-        WorkbenchError: there is no such pooling, several objectives have vectors, or the network reads more than texts.
+        WorkbenchError: there is no such pooling, several objectives have vectors, the network reads more than texts, or
+            the library has no form for its pooler.
     """
     if [*streams] != ["text"]:
         raise WorkbenchError(
@@ -56,11 +74,37 @@ def vector_layers(heads: nn.ModuleDict, streams: Sequence[str], pool: str | None
     if pool in own:
         layers: VectorLayers = own[pool].vector_layers("text")
         return layers
+    if pool == "pooled" and "text" in poolers:
+        pooler = poolers["text"]
+        assert isinstance(pooler, Pooler)
+        return _pooled(pooler, causal)
     if pool not in ("mean", "summary"):
         raise WorkbenchError(
             f"--pool {pool}: {WITH} has no form for it; allowed: {', '.join(('mean', 'summary', *own))}"
+            ", and pooled where the network has a pooler"
         )
     return VectorLayers("mean" if pool == "mean" else "last" if causal else "first")
+
+
+def _pooled(pooler: Pooler, causal: bool) -> VectorLayers:
+    """The layers of a pooler.
+
+    Raises:
+        WorkbenchError: the library has no form for them.
+    """
+    name, options = KINDS["pooler"].name(type(pooler)), pooler.options
+    rows: Rows | None = _ROWS.get("last" if causal and name == POOLER else name)
+    if rows is None or options.activation not in (FUNCTIONS if options.dense else (None,)) or options.norm_eps:
+        raise WorkbenchError(
+            f"--pool pooled: {WITH} has no form for the pooler {name!r} with dense = {options.dense}, activation = "
+            f"{options.activation} and norm_eps = {options.norm_eps}; allowed: {', '.join(_ROWS)} with the activation "
+            f"{', '.join(map(str, FUNCTIONS))} of a linear layer, and no norm. Pass --pool mean or summary"
+        )
+    return VectorLayers(rows, None, pooler.dense if options.dense else None, options.activation, normalised=False)
+
+
+_ROWS: dict[str, Rows] = {POOLER: "first", "first": "first", "last": "last", "mean": "mean", "max": "max"}
+"""By pooler, the rows of the library."""
 
 
 def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
@@ -77,10 +121,12 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
         names.append("LayerNorm")
     if layers.linear is not None:
         sizes = {"in_features": layers.linear.in_features, "out_features": layers.linear.out_features}
-        stated = {**sizes, "bias": layers.linear.bias is not None, "activation_function": IDENTITY}
+        stated = {**sizes, "bias": layers.linear.bias is not None, "activation_function": FUNCTIONS[layers.activation]}
         _write(folder / f"{len(names)}_Dense", stated, _weights(layers.linear, "linear"))
-        (folder / f"{len(names) + 1}_Normalize").mkdir(exist_ok=True)
-        names += ["Dense", "Normalize"]
+        names.append("Dense")
+        if layers.normalised:
+            (folder / f"{len(names)}_Normalize").mkdir(exist_ok=True)
+            names.append("Normalize")
     paths = ["", *(f"{number}_{name}" for number, name in enumerate(names) if number)]
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -90,9 +136,6 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
     write_text(folder / network, json.dumps({"max_seq_length": text["max_positions"], "do_lower_case": False}))
     write_text(folder / model, json.dumps({"similarity_fn_name": "cosine"}))
     write_text(folder / listed, json.dumps(modules, indent=2) + "\n")
-
-
-IDENTITY = "torch.nn.modules.linear.Identity"
 
 
 def _write(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:

@@ -71,7 +71,7 @@ class LayerOptions:
         intermediate_size: of the feed-forward network, by default 4 x the hidden size.
         dropout: of the result of each sublayer.
         attention_dropout: of the attention weights.
-        norm: layer, rms (which never has a bias) or unbiased (K-BERT's).
+        norm: layer, rms (which never has a bias), unbiased (K-BERT's) or affine (MobileBERT's).
         norm_place: behind each residual connection (post, as in BERT) or at the start of each sublayer (pre).
         norm_eps: epsilon of the norms.
         rotary: base of rotary positions (arXiv:2104.09864).

@@ -159,6 +159,16 @@ class Context:
             self._spread[streams] = CacheLayout(self._update.apart(streams[0]), room)
         return self._update.extend(place, streams, rows, apart=True), self._spread[streams]
 
+    @uncompiled
+    def last_recalled(self, stream: str) -> Tensor | None:
+        """The value of the last row of each sequence before the batch [sequences, ...], 0 for one without rows; None
+        where no row is before it.
+
+        A recurrent layer calls it before `recall`, which keeps the values of the batch's rows for it.
+        """
+        assert self._update is not None
+        return self._update.last(f"{self._layer}.{self._calls}", stream)
+
     def cast_kept(self, dtype: torch.dtype) -> None:
         """Convert all states kept for heads and figures to this dtype; a KV cache stays as its network reads it."""
         self.attention = [call._replace(weights=[w.to(dtype) for w in call.weights]) for call in self.attention]

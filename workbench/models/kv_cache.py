@@ -242,6 +242,19 @@ class CacheUpdate:
             self._kept.setdefault(place, {})[name] = new.detach()
         return torch.cat(wholes) if len(wholes) > 1 else wholes[0]
 
+    def last(self, place: str, stream: str) -> Tensor | None:
+        """The value at a place of the last row of each sequence in the cache [sequences, ...], 0 for one without rows;
+        None where there is nothing."""
+        before = self.cache.kept.get(place, {}).get(stream)
+        if before is None or not len(before):
+            return None
+        old, room = self.cache.streams[stream], self.cache.rooms.get(stream)
+        starts = old.starts[:-1] if room is None else [room * number for number in range(len(old.lengths))]
+        places = torch.tensor([start + max(n, 1) - 1 for start, n in zip(starts, old.lengths, strict=True)])
+        ends = on_device(places.clamp(max=len(before) - 1), before.device)
+        some = on_device(torch.tensor(old.lengths) > 0, before.device)
+        return torch.where(some.view(-1, *[1] * (before.ndim - 1)), before[ends], 0)
+
     def updated_cache(self) -> KVCache:
         """The cache with the rows of the batch, for streams that were attended to."""
         read = {name for found in self._kept.values() for name in found}

@@ -49,3 +49,12 @@ def rows_of_width(size: int) -> Returns:
         lambda found, *_: isinstance(found, Tensor) and found.ndim == 2 and found.shape[1] == size,
         kind=Tensor,
     )
+
+
+def vectors_of(size: int) -> Returns:
+    """The contract of a pooler's vectors of this width."""
+    return Returns(
+        f"a tensor [sequences, {size}]",
+        lambda found, rows, stream: isinstance(found, Tensor) and found.shape == (len(stream.lengths), size),
+        kind=Tensor,
+    )

@@ -14,15 +14,15 @@ from workbench.components.building import build, checked
 from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import digest
-from workbench.core.options.bounds import ComponentSpec, Epsilon, Repeats
+from workbench.core.options.bounds import ComponentSpec, Repeats
 from workbench.core.options.values import check
 from workbench.models.adapter import LayerStates, NetworkEnd, States
 from workbench.models.checkpointing import recomputed
 from workbench.models.context import Context
-from workbench.models.feed_forward import ACTIVATIONS, Ungated
 from workbench.models.initialisation import check_parameters, initialise, scale_residuals
-from workbench.models.layer_checks import STREAMS, rows_of_width
+from workbench.models.layer_checks import STREAMS, rows_of_width, vectors_of
 from workbench.models.layers.tap import TapLayer
+from workbench.models.pooler import Pooler, first_rows, summary_rows
 from workbench.models.sharing import SharedStates
 from workbench.recipe.other_networks import Succession
 from workbench.recipe.spec import NetworkSpec, Spec
@@ -49,46 +49,6 @@ class Sizes(dict[str, int]):
 
     def __missing__(self, name: str) -> int:
         raise unknown("stream", name, self, "the network")
-
-
-@dataclass(frozen=True)
-class PoolerOptions:
-    """The vector of a sequence, from the states of its rows; by default BERT's pooled output.
-
-    Attributes:
-        rows: the row that represents the sequence (`summary`: the first, or the last of a text that is read from left
-            to right), or the mean of its rows.
-        dense: whether a linear layer follows.
-        bias: whether this layer and the norm have a bias.
-        activation: of the linear layer; null for none.
-        norm_eps: that of a last norm; null for no norm.
-    """
-
-    rows: Literal["summary", "mean"] = "summary"
-    dense: bool = True
-    bias: bool = True
-    activation: Ungated | None = "tanh"
-    norm_eps: Epsilon | None = None
-
-
-class Pooler(nn.Module):
-    """norm(activation(W h + b)) of the vector that represents each sequence; by default tanh(W h + b), without a norm
-    (BERT's pooled output)."""
-
-    def __init__(self, hidden_size: int, options: PoolerOptions) -> None:
-        super().__init__()
-        self.options = options
-        if options.dense:
-            self.dense = nn.Linear(hidden_size, hidden_size, bias=options.bias)
-        if options.norm_eps is not None:
-            self.norm = nn.LayerNorm(hidden_size, eps=options.norm_eps, bias=options.bias)
-
-    def forward(self, rows: Tensor) -> Tensor:
-        """[sequences, hidden_size] -> the same shape."""
-        options = self.options
-        rows = self.dense(rows) if options.dense else rows
-        rows = rows if options.activation is None else ACTIVATIONS[options.activation](rows)
-        return rows if options.norm_eps is None else self.norm(rows)
 
 
 class LayerChance:
@@ -165,7 +125,7 @@ class Network(nn.Module):
         for name, options in spec.pooler_options.items():
             if name not in self.sizes:
                 raise unknown("stream", name, self.sizes, f"{where}.poolers")
-            self.poolers[name] = Pooler(self.sizes[name], check(PoolerOptions, options, f"{where}.poolers.{name}"))
+            self.poolers[name] = build("pooler", options, f"{where}.poolers.{name}", hidden_size=self.sizes[name])
         self.end = NetworkEnd(self.sizes, len(self.layers))
         self.memory = spec.memory
         self.chance = LayerChance(spec.layer_drop, spec.succeeds, given.get("seed", 0))
@@ -309,27 +269,29 @@ class Network(nn.Module):
         return taps[tap]
 
     def first_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
-        """The state of the first row of each sequence [sequences, hidden_size]."""
-        return states[stream][batch.streams[stream].offsets[:-1]]
+        """As `workbench.models.pooler.first_rows`."""
+        return first_rows(states[stream], batch.streams[stream])
 
     def summary_rows(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
-        """The state of the row that represents each sequence [sequences, hidden_size].
+        """As `workbench.models.pooler.summary_rows`."""
+        return summary_rows(states[stream], batch.streams[stream])
 
-        This is the first ([CLS]), or, where a sequence is read from left to right (its `rank` rises), the last one, as
-        in GPT: there the first row sees no other.
-        """
-        offsets, rank = batch.streams[stream].offsets, batch.streams[stream].fields.get("rank")
-        if rank is None:
-            return self.first_rows(states, batch, stream)
-        first, last = offsets[:-1], offsets[1:] - 1
-        return states[stream][torch.where(rank[last] > rank[first], last, first)]
+    def pooled_size(self, stream: str) -> int:
+        """The width of the pooled output of a stream."""
+        return self._pooler(stream).out_size
 
     def pool(self, states: States, batch: Batch, stream: str = "text") -> Tensor:
-        """The pooled output of each sequence [sequences, hidden_size].
+        """The pooled output of each sequence [sequences, pooled_size].
 
         Raises:
-            WorkbenchError: the recipe has no pooler for this stream.
+            WorkbenchError: the recipe has no pooler for this stream, or its pooler returned something else.
         """
+        pooler, read = self._pooler(stream), batch.streams[stream]
+        vectors = call(pooler, "vectors", vectors_of(pooler.width * self.sizes[stream]), states[stream], read)
+        pooled: Tensor = pooler(vectors)
+        return pooled
+
+    def _pooler(self, stream: str) -> Pooler:
         if stream not in self.poolers:
             raise WorkbenchError(
                 f"the pooled output of stream {stream!r} is needed; add it to model.poolers "
@@ -337,14 +299,7 @@ class Network(nn.Module):
             )
         pooler = self.poolers[stream]
         assert isinstance(pooler, Pooler)
-        of_rows = self.summary_rows if pooler.options.rows == "summary" else mean_rows
-        pooled: Tensor = pooler(of_rows(states, batch, stream))
-        return pooled
-
-
-def mean_rows(states: States, batch: Batch, stream: str = "text") -> Tensor:
-    """The mean of the states of the rows of each sequence [sequences, hidden_size]."""
-    return torch.stack([rows.mean(0) for rows in states[stream].split(batch.streams[stream].lengths)])
+        return pooler
 
 
 def _given(stream: Stream, embedding: nn.Module) -> dict[str, Tensor]:

@@ -48,11 +48,11 @@ class PairHead(Head):
     def __init__(self, network: Network, stream: str = "text", classes: int = 2) -> None:
         super().__init__()
         self.stream = stream
-        self.classifier = nn.Linear(network.sizes[stream], classes)
+        self.classifier = nn.Linear(network.pooled_size(stream), classes)
         self.loss = TokenLoss()
 
     def logits(self, network: Network, rows: Tensor) -> Tensor:
-        """Pooled states [sequences, hidden_size] -> [sequences, classes]."""
+        """Pooled states [sequences, pooled_size] -> [sequences, classes]."""
         return self.classifier(rows)
 
     def forward(self, inputs: HeadInputs) -> LossOutput:

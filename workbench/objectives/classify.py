@@ -110,7 +110,7 @@ class Classify(Objective):
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
-        return ClassifyHead(network.sizes[self.stream], len(self.classes), self.stream, self.dropout)
+        return ClassifyHead(network.pooled_size(self.stream), len(self.classes), self.stream, self.dropout)
 
 
 class ClassifyHead(Head):

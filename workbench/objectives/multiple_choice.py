@@ -84,7 +84,7 @@ class MultipleChoice(Objective):
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
-        return MultipleChoiceHead(network.sizes[self.stream], self.stream, self.dropout)
+        return MultipleChoiceHead(network.pooled_size(self.stream), self.stream, self.dropout)
 
 
 class MultipleChoiceHead(Head):

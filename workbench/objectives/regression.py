@@ -91,7 +91,7 @@ class Regression(Objective):
             raise WorkbenchError(
                 f"objective {self.name!r} reads the pooled {self.stream}; set model.poolers: [{self.stream}]"
             )
-        return RegressionHead(network.sizes[self.stream], self.stream, self.dropout)
+        return RegressionHead(network.pooled_size(self.stream), self.stream, self.dropout)
 
 
 class RegressionHead(Head):

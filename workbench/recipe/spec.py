@@ -45,6 +45,8 @@ from workbench.recipe import foreign_names as elsewhere
 from workbench.recipe.other_networks import StoredNetwork, Succession
 
 Spec = dict[str, Any]
+POOLER = "summary"
+"""The pooler of a stream that states none: BERT's."""
 NO_SEGMENTER = "none"
 """The value of a recipe's `segmenter` for no segmenter: words are the units of the tokenizer's pre-tokenizer, in
 every script."""
@@ -110,20 +112,20 @@ class NetworkSpec:
     """A network: embeddings per stream, then layers in order.
 
     `init_from` is the source of its weights (`InitFrom`): a place, a mapping, or a list of them. `poolers` names the
-    streams that have one, with its options (`workbench.models.network.PoolerOptions`) where they are not BERT's. `tie`
-    shares modules of embeddings: `{target.token: text.token}` replaces the first by the second; `{text.token:
-    generator.text.token}` uses a module of another network. A `frozen` network is never trained, and stays in
-    evaluation mode while others are trained. With `scaled_residuals` the last linear map of each of N residual branches
-    starts with `init_range / sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters are, and
-    the heads that read it; `adapted: trained` also trains the network. With `layer_drop` each layer is left out of an
-    update with this probability (LayerDrop, arXiv:1909.11556, section 3). `succeeds` trains layers in place of those of
-    a predecessor (`Succession`). `memory` is the number of rows of each stream that it keeps from the text before, in
-    tasks with `order: continuous`.
+    streams that have one, with its name and options where it is not BERT's: `[{stream: text, pooler: mean}]`, or the
+    same by stream. `tie` shares modules of embeddings: `{target.token: text.token}` replaces the first by the second;
+    `{text.token: generator.text.token}` uses a module of another network. A `frozen` network is never trained, and
+    stays in evaluation mode while others are trained. With `scaled_residuals` the last linear map of each of N residual
+    branches starts with `init_range / sqrt(N)` (GPT-2). A network with `adapt` is not trained either, but its adapters
+    are, and the heads that read it; `adapted: trained` also trains the network. With `layer_drop` each layer is left
+    out of an update with this probability (LayerDrop, arXiv:1909.11556, section 3). `succeeds` trains layers in place
+    of those of a predecessor (`Succession`). `memory` is the number of rows of each stream that it keeps from the text
+    before, in tasks with `order: continuous`.
     """
 
     streams: Annotated[dict[Word, ComponentSpec], MinLen(1)]
     layers: Annotated[list[ComponentSpec], MinLen(1)]
-    poolers: list[Word] | dict[Word, dict[Name, Any]] = field(default_factory=list)
+    poolers: list[Word | ComponentSpec] | dict[Word, dict[Name, Any]] = field(default_factory=list)
     init_from: list[InitFrom] = field(default_factory=list)
     init_range: SomeShare = 0.02
     scaled_residuals: bool = False
@@ -137,12 +139,29 @@ class NetworkSpec:
 
     @property
     def pooler_options(self) -> dict[str, Spec]:
-        """The options of each pooler, by stream."""
-        return dict(self.poolers) if isinstance(self.poolers, dict) else {name: {} for name in self.poolers}
+        """The name and the options of each pooler, by stream.
+
+        Raises:
+            WorkbenchError: an entry of the list names no stream, or one that another entry names.
+        """
+        if isinstance(self.poolers, dict):
+            return {name: {"pooler": POOLER, **options} for name, options in self.poolers.items()}
+        found: dict[str, Spec] = {}
+        for place, entry in enumerate(self.poolers):
+            options = {"stream": entry} if isinstance(entry, str) else dict(entry)
+            stream = options.pop("stream", None)
+            if not isinstance(stream, str) or stream in found:
+                raise WorkbenchError(
+                    f"model.poolers[{place}]: stream = {stream!r}; allowed: the name of a stream, each once"
+                )
+            found[stream] = {"pooler": POOLER, **options}
+        return found
 
     def with_poolers(self, options: Mapping[str, Spec]) -> NetworkSpec:
-        """The same network with these poolers, in the short form where they have no options."""
-        return replace(self, poolers=dict(options) if any(options.values()) else sorted(options))
+        """The same network with these poolers, in the short form where they are BERT's."""
+        plain = all({"pooler": POOLER, **each} == {"pooler": POOLER} for each in options.values())
+        named: list[Word | Spec] = [*sorted(options)]
+        return replace(self, poolers=named if plain else dict(options))
 
     @staticmethod
     def spelt_out(value: Any) -> Any:

@@ -19,7 +19,8 @@ from workbench.evaluation.scoring.evaluated_run import checkpoint_of
 from workbench.evaluation.scoring.inputs import input_corpus, text_lines, text_samples
 from workbench.evaluation.scoring.passes import PassOutput, forward_pass, sample_pass
 from workbench.interop.run_or_checkpoint import load
-from workbench.models.network import Network, mean_rows
+from workbench.models.network import Network
+from workbench.models.pooler import mean_rows
 from workbench.pretraining.task import Task
 from workbench.runs.loaded_run import LoadedRun
 from workbench.runs.weights import save_tensors
@@ -191,7 +192,7 @@ class Encoder:
         if self.pool == "summary":
             return self.network.summary_rows(states, batch, self.stream)
         if self.pool == "mean":
-            return mean_rows(states, batch, self.stream)
+            return mean_rows(states[self.stream], batch.streams[self.stream])
         head: Any = self.loaded.model.heads[str(self.pool)]
         return head.vectors(forward.read, self.stream)
 

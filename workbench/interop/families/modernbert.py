@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop.bert_config import ACTIVATIONS, THEIR_ACTIVATIONS
 from workbench.interop.family import CheckpointFamily, FamilyConfig, TaskHeads, token_head
@@ -76,9 +77,9 @@ class Modernbert(CheckpointFamily):
             raise unknown("activation", name, ACTIVATIONS, "classifier_activation of the configuration")
         if bool(config.get("classifier_bias", False)) != _bias(config):
             raise WorkbenchError(f"classifier_bias = {config.get('classifier_bias')}; supported: that of other layers")
-        rows = "mean" if config.get("classifier_pooling", "cls") == "mean" else "summary"
+        pooler = "mean" if config.get("classifier_pooling", "cls") == "mean" else "summary"
         eps = float(config.get("norm_eps", 1e-5))
-        return {"rows": rows, "activation": ACTIVATIONS[name], "norm_eps": eps, "bias": _bias(config)}
+        return {"pooler": pooler, "activation": ACTIVATIONS[name], "norm_eps": eps, "bias": _bias(config)}
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
         words = "model.embeddings.tok_embeddings.weight"
@@ -118,7 +119,7 @@ class Modernbert(CheckpointFamily):
             "num_attention_heads": first["num_heads"],
             "hidden_activation": THEIR_GATED.get(first["activation"], "gelu"),
             "classifier_activation": THEIR_ACTIVATIONS.get(activation or "gelu", "gelu"),
-            "classifier_pooling": "mean" if pooler.get("rows") == "mean" else "cls",
+            "classifier_pooling": "mean" if pooler.get("pooler") == KINDS["pooler"].path("mean") else "cls",
             "layer_types": kinds,
             "local_attention": 2 * windows[0] if windows else 128,
             "rope_parameters": {

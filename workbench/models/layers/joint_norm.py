@@ -20,7 +20,7 @@ class JointNormLayer(nn.Module):
     Args:
         streams: their names; all have one hidden size.
         sizes: hidden size of every stream (given by the network).
-        norm: layer, rms or unbiased.
+        norm: layer, rms, unbiased or affine.
         bias: whether it has one.
 
     Raises:

@@ -16,7 +16,7 @@ class NormLayer(nn.Module):
     Args:
         stream: the stream's name.
         sizes: hidden size of every stream (given by the network).
-        norm: layer, rms or unbiased.
+        norm: layer, rms, unbiased or affine.
         bias: whether it has one.
     """
 
