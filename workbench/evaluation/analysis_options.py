@@ -42,9 +42,9 @@ class AnisotropyScoring(Scoring):
 class CkaScoring(Scoring):
     """Linear CKA of the layers of two networks on the same words (Kornblith et al. 2019).
 
-    0 is no similarity, and 1 the same up to rotation and scale. Each layer of RUN is compared with the layer at the same
-    share of --other's depth; the report has all pairs. The baseline compares the same states, with the words of --other
-    in another order: CKA of few words and wide states is far above 0.
+    0 is no similarity, and 1 the same up to rotation and scale. Each layer of RUN is compared with the layer at the
+    same share of --other's depth; the report has all pairs. The baseline compares the same states, with the words of
+    --other in another order: CKA of few words and wide states is far above 0.
 
     RUN and --other are any runs, or checkpoints. CORPUS holds texts.
 
@@ -67,8 +67,8 @@ class LayersScoring(Scoring):
     accuracy less that of the control task: a probe with a low one has learned the words by heart. The baselines are the
     most frequent label, and the most frequent label of each word.
 
-    RUN is any run, or a checkpoint. CORPUS holds texts with `tags`, `marks` or `dependencies`. Without --train a quarter
-    of the records is for testing.
+    RUN is any run, or a checkpoint. CORPUS holds texts with `tags`, `marks` or `dependencies`. Without --train a
+    quarter of the records is for testing.
 
     Example:
 

@@ -17,14 +17,15 @@ A tally has a row of figures for each item, and a kind, which defines the number
     pearson          [x, y]                as scipy; 0 where all x or all y are equal
     spearman         [x, y]                Pearson of the mean ranks
     median           [x, w, ...]           of all x whose w is not 0
-    cka              [a, b, c]             sum a / sqrt(sum b sum c), of sums over pairs of items (`workbench.metrics.cka`)
+    cka              [a, b, c]             sum a / sqrt(sum b sum c), of sums over pairs of items (`metrics.cka`)
     bleu             [matches 1..n, n-grams 1..n, length, reference's length], smoothed as sacrebleu does (`exp`)
     bleu_unsmoothed  the same, 0 where an order has no match
     chrf             [n-grams, of the reference, matches] for each of sacrebleu's orders
 
-An item whose row is all zeros is ignored, except for `macro_f1`, `macro_recall`, `mcc`, `pearson`, `spearman` and `cka`,
-which count all items. BLEU and chrF are times 100. The number of items that are drawn several times is that of the rows times
-the number of draws of each (`value`), which is what the bootstrap needs (`workbench.metrics.resampling`).
+An item whose row is all zeros is ignored, except for `macro_f1`, `macro_recall`, `mcc`, `pearson`, `spearman` and
+`cka`, which count all items. BLEU and chrF are times 100. The number of items that are drawn several times is that of
+the rows times the number of draws of each (`value`), which is what the bootstrap needs
+(`workbench.metrics.resampling`).
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ class Anisotropy(NetworkTask[AnisotropyScoring]):
             raise WorkbenchError(f"corpus {corpus.name!r}: no word has a token; take texts that RUN's tokenizer knows")
         first, second = (vectors[:, [rows[pair[side]] for pair in kept]] for side in range(2))
         cosines = (first * second).sum(-1)
-        similar = np.array([_self_similarity(vectors[:, of]) for of in uses.values()]).reshape(len(uses), -1).T
+        similar = (
+            np.array([_self_similarity(vectors[:, of]) for of in uses.values()]).reshape(len(uses), len(vectors)).T
+        )
         lines: list[dict[str, Any]] = [
             {"key": texts[x[0]].key, "words": [texts[t].word(w) for t, w in (x, y)], "values": c.tolist()}
             for (x, y), c in zip(kept, cosines.T, strict=True)
@@ -79,7 +81,7 @@ class Anisotropy(NetworkTask[AnisotropyScoring]):
 
 def _tallies(cosines: np.ndarray, similar: np.ndarray) -> dict[str, Any]:
     """Of cosines [layers, pairs] and self-similarities [layers, words]; the items are the pairs, then the words."""
-    pairs, words = cosines.shape[1], similar.shape[1] if similar.size else 0
+    pairs, words = cosines.shape[1], similar.shape[1]
     of_words = np.arange(pairs + words) >= pairs
     tallies = by_layer("anisotropy", np.pad(cosines, ((0, 0), (0, words))), ~of_words)
     if words:

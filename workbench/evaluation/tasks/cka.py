@@ -1,13 +1,15 @@
 """Linear CKA of the layers of two networks on the same words: how similar their states are.
 
-The states of a word are the means over its tokens, so that networks with other tokenizers can be compared. The formula
-is in `workbench.metrics.cka`. Layer i of S layers is compared with layer round(i T / S) of T layers; 0 is the embedding.
+The states of a word are the means over its tokens, so that networks with other tokenizers can be compared. The
+formula is in `workbench.metrics.cka`. Layer i of S layers is compared with layer round(i T / S) of T layers; 0 is the
+embedding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,9 @@ class Cka(NetworkTask[CkaScoring]):
         sides = [states_of(each, texts, scoring.batch_size) for each in (run, other)]
         found = sides[0][1] & sides[1][1]
         if found.sum() < 3:
-            raise WorkbenchError(f"corpus {corpus.name!r}: both networks read {found.sum()} words; at least 3 are needed")
+            raise WorkbenchError(
+                f"corpus {corpus.name!r}: both networks read {found.sum()} words; at least 3 are needed"
+            )
         ours, theirs = (states[:, found].numpy() for states, _ in sides)
         matched = np.round(np.arange(len(ours)) * (len(theirs) - 1) / max(1, len(ours) - 1)).astype(int).tolist()
         tallies = {f"cka/layer_{n}": cka_tally(ours[n], theirs[m]) for n, m in enumerate(matched)}
@@ -80,5 +84,5 @@ def _some_words(texts: Sequence[MarkedText], count: int) -> list[MarkedText]:
     total = sum(len(text.places) for text in texts)
     kept = np.sort(generator("cka", "sample").permutation(total)[:count])
     firsts = np.cumsum([0, *(len(text.places) for text in texts)])
-    own = [kept[(kept >= begin) & (kept < end)] - begin for begin, end in zip(firsts, firsts[1:], strict=False)]
+    own = [kept[(kept >= begin) & (kept < end)] - begin for begin, end in pairwise(firsts)]
     return [text._replace(places=text.places[of]) for text, of in zip(texts, own, strict=True) if len(of)]
