@@ -59,6 +59,27 @@ class CkaScoring(Scoring):
 
 
 @dataclass(frozen=True, kw_only=True)
+class HeadsScoring(Scoring):
+    """Importance of attention heads (Michel et al. 2019), and the score as the least important ones are left out.
+
+    The importance is that of `workbench prune`, by the losses of RUN's task. A network without a task is ranked by how
+    far a head moves the mean states of texts. The score is the first number of the task that RUN was fine-tuned for,
+    such as accuracy. Of other networks it is the agreement: the mean cosine of a text's mean state with that of the
+    whole network. It is compared with the score without as many random heads. Every layer keeps at least one head.
+
+    RUN is any run of layers `self`, or a checkpoint. CORPUS holds texts, with the labels of RUN's task if it has one.
+
+    Example:
+
+      workbench evaluate heads runs/bert-sst2 corpora/sst2-dev --rank corpora/sst2 --limit 500
+    """
+
+    rank: Annotated[
+        Place | None, typer.Option(metavar="CORPUS", help="Rank the heads on this corpus; default: on CORPUS.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class LayersScoring(Scoring):
     """Accuracy of a linear probe on each layer, compared with a control task (Hewitt and Liang 2019).
 
