@@ -407,6 +407,7 @@ HEADLINES: dict[str, Headline] = {
     "anisotropy": _random_cosines,
     "cka": lambda lines: {"cka/layer_1": sum(line["values"][1] for line in lines)},
     "heads": _exact("accuracy/removed_0"),
+    "robustness": _exact("accuracy"),
     "layers": _exact("accuracy/layer_2"),
     "classify": _exact("accuracy"),
     "choose": _ranked,

@@ -10,11 +10,13 @@ from typing import Annotated, Literal
 import typer
 from annotated_types import Ge, Le
 
-from workbench.core.options.bounds import Count, NotNegative, Place, Word
+from workbench.core.options.bounds import Count, NotNegative, Place, Seed, SomeShare, Word
 from workbench.evaluation.options import Scoring
 from workbench.runs.stored_run import StoredFolder
 
 Contexts = Annotated[int, Ge(2), Le(1000)]
+Draws = Annotated[int, Ge(1), Le(100)]
+Words = Annotated[int, Ge(1), Le(10)]
 Field = Literal["tags", "marks", "dependencies"]
 
 
@@ -102,3 +104,24 @@ class LayersScoring(Scoring):
     ] = None
     spans: Annotated[Count, typer.Option(help="Labelled spans of each corpus, at most.")] = 4000
     decay: Annotated[NotNegative, typer.Option(help="Factor of the squared weights in the probe's loss.")] = 1e-3
+
+
+@dataclass(frozen=True, kw_only=True)
+class RobustnessScoring(Scoring):
+    """Accuracy of a classifier on texts with typing errors, with exchanged words, and behind a trigger.
+
+    The trigger (Wallace et al. 2019) is a few words in front of all texts. They are searched with the gradients of the
+    loss, on half of CORPUS. All numbers are of the other half. Drops are paired by text. `worst` counts a text as right
+    if it is right in all draws. The control of the trigger is as many random words.
+
+    RUN was fine-tuned with `workbench finetune classify`. CORPUS holds texts with its label.
+
+    Example:
+
+      workbench evaluate robustness runs/bert-sst2 corpora/sst2-dev --rate 0.2
+    """
+
+    rate: Annotated[SomeShare, typer.Option(help="Share of the words that are mistyped or exchanged.")] = 0.3
+    draws: Annotated[Draws, typer.Option(help="Draws of each change, and of random triggers.")] = 3
+    trigger: Annotated[Words, typer.Option(help="Words of the trigger.")] = 3
+    seed: Annotated[Seed, typer.Option(help="Seed of the changes.")] = 0

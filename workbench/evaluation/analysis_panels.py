@@ -33,7 +33,7 @@ def _section(result: Record) -> str:
     place = Path(str(corpus.get("path", ""))).name if isinstance(corpus, dict) else ""
     control = f"evaluated with {result['control']}" if result.get("control") else ""
     note = ", ".join(filter(None, (place, str(result.get("variant") or ""), control)))
-    shown = "".join(_shades(name, rows) for example in result.get("examples") or () for name, rows in example.items())
+    shown = "".join(_part(name, value) for example in result.get("examples") or () for name, value in example.items())
     return section(TITLES[result["task"]], f'<div class="charts">{_curves(result)}</div>{shown}', note)
 
 
@@ -49,6 +49,11 @@ def _curves(result: Record) -> str:
         line_chart([Series(name, points) for name, points in lines.items()], X_LABELS[place], result["task"])
         for place, lines in places.items()
     )
+
+
+def _part(name: str, value: Any) -> str:
+    """A text of an example, or a table."""
+    return f"<p>{escape(name)}: {escape(value)}</p>" if isinstance(value, str) else _shades(name, value)
 
 
 def _shades(name: str, rows: Sequence[Sequence[Any]]) -> str:

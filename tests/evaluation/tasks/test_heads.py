@@ -28,9 +28,10 @@ LABELLED = [{"text": row["text"], "labels": {"colour": row["text"].split()[1]}} 
 CLASSIFY = {"objective": "classify", "classes": list(COLOURS), "label": "colour", "dropout": 0.0}
 
 
-def labelled_run(folder: Path, corpus: str, output: Path, steps: int = 1) -> Path:
+def labelled_run(folder: Path, corpus: str, output: Path, steps: int = 1, **stream: Any) -> Path:
     model = {**network(16), "poolers": ["text"], "init_range": 0.3}
     model["layers"][0] |= {"num_heads": 4, "repeat": 2}
+    model["streams"]["text"] |= stream
     tree = recipe_tree(folder, model, [CLASSIFY])
     tree["tasks"]["text"] |= {"corpora": [corpus]}
     tree["train"] |= {"max_steps": steps, "lr": 5e-3}

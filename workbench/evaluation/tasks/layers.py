@@ -136,7 +136,7 @@ def _probed(run: EvaluatedRun, corpus: Corpus, field: str, scoring: LayersScorin
         raise WorkbenchError(f"corpus {corpus.name!r} has no texts with `{field}`; take one that has")
     states, found = states_of(run, texts, scoring.batch_size)
     count = len(keys)
-    read = found.reshape(count, -1).all(1)
+    read = np.all(found.reshape(count, -1), axis=1)
     return Probed(keys, words, np.array(labels), states.reshape(len(states), count, -1).numpy()).some(read)
 
 
@@ -154,8 +154,8 @@ def _spans(sample: Sample, field: str) -> Iterator[tuple[list[list[int]], str]]:
 
 def _halves(found: Probed) -> tuple[Probed, Probed]:
     """The spans for training and for testing; those of a record together, wherever it is in the corpus."""
-    tested = np.array([digest("probe", key) % TESTED == 0 for key in found.keys])
-    return found.some(~tested), found.some(tested)
+    tested = np.array([digest("probe", key) % TESTED == 0 for key in found.keys], dtype=bool)
+    return found.some(np.logical_not(tested)), found.some(tested)
 
 
 def _predicted(train: np.ndarray, labels: np.ndarray, test: np.ndarray, decay: float) -> np.ndarray:
