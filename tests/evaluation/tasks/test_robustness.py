@@ -62,7 +62,7 @@ def test_changes_keep_links_and_depend_on_the_generator_alone() -> None:
 def test_gradients_are_those_of_a_difference(run: Path, corpus: str) -> None:
     """Of the loss, when the row of one word moves a little: by finite differences of the table."""
     search = TriggerSearch(opened(run, corpus), [*Corpus.open(corpus)][:4])
-    words = ["film", "bad"]
+    words = ["good", "bad"]
     assert set(words) <= set(single_words(search.run))
     found = search.gradients(words)
     for place, word in enumerate(words):
@@ -87,7 +87,7 @@ def test_a_trigger_is_found_and_random_words_are_none(run: Path, corpus: str) ->
     assert found["trigger/drop_beyond_random"] == pytest.approx(beyond)
     assert found["typos/worst"] <= found["typos/accuracy"]
     search = TriggerSearch(opened(run, corpus), [*Corpus.open(corpus)])
-    assert search.loss(search.found(["film"])) > search.loss(["film"])
+    assert search.loss(search.found(["good"])) > search.loss(["good"])
 
 
 def test_a_head_that_reads_nothing_is_robust(run: Path, corpus: str) -> None:

@@ -50,7 +50,7 @@ class NetworkTask(DownstreamTask[Tuning, AnalysisScoring]):
         )
 
 
-class MarkedText(NamedTuple):
+class StretchedText(NamedTuple):
     """A text and the stretches [n, 2] of it that are looked at, half-open, in characters."""
 
     sample: Sample
@@ -78,14 +78,14 @@ def texts_of(corpus: Corpus, limit: int | None) -> list[Sample]:
     return [sample for group in groups for sample in group if sample.get("text")]
 
 
-def in_words(samples: Iterable[Sample]) -> list[MarkedText]:
+def in_words(samples: Iterable[Sample]) -> list[StretchedText]:
     """Texts with the places of their words: runs of letters, digits and marks, or single characters of scripts without
     spaces."""
     places = ([found.span() for found in _WORD.finditer(sample["text"])] for sample in samples)
-    return [MarkedText(s, np.array(p, np.int64).reshape(-1, 2)) for s, p in zip(samples, places, strict=True)]
+    return [StretchedText(s, np.array(p, np.int64).reshape(-1, 2)) for s, p in zip(samples, places, strict=True)]
 
 
-def states_of(run: EvaluatedRun, texts: Sequence[MarkedText], size: int) -> tuple[Tensor, np.ndarray]:
+def states_of(run: EvaluatedRun, texts: Sequence[StretchedText], size: int) -> tuple[Tensor, np.ndarray]:
     """The states of all stretches, text after text, before the first layer and after each.
 
     Args:

@@ -1,9 +1,9 @@
 """Changed texts: typing errors, exchanged words, and words in front of all texts that raise a loss.
 
 A universal trigger is a few words that raise the mean loss of all texts (Wallace et al., arXiv:1908.07125, section
-2.2). With e_w the row of a word in the token table, and g_i the mean gradient of the loss by the row of the trigger's
-i-th word, the words w of highest <e_w, g_i> are tried (HotFlip, Ebrahimi et al., arXiv:1712.06751, equation 10). The one of
-the highest loss stays, word after word.
+2.2). With e_w the row of a word in the token table, and g_i the mean gradient of the loss by the row of the i-th word
+of the trigger, the words w of highest <e_w, g_i> are tried (HotFlip, Ebrahimi et al., arXiv:1712.06751, equation 10).
+The one of the highest loss stays, word after word.
 """
 
 from __future__ import annotations

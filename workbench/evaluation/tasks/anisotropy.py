@@ -23,8 +23,8 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import generator
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.network_task import (
-    MarkedText,
     NetworkTask,
+    StretchedText,
     by_layer,
     in_words,
     states_of,
@@ -91,7 +91,7 @@ def _tallies(cosines: np.ndarray, similar: np.ndarray) -> dict[str, Any]:
     return tallies
 
 
-def _pairs(texts: Sequence[MarkedText], count: int, corpus: str) -> list[tuple[Use, Use]]:
+def _pairs(texts: Sequence[StretchedText], count: int, corpus: str) -> list[tuple[Use, Use]]:
     """Pairs of random words of different texts."""
     uses = [(text, word) for text, of in enumerate(texts) for word in range(len(of.places))]
     if len({text for text, _ in uses}) < 2:
@@ -103,7 +103,7 @@ def _pairs(texts: Sequence[MarkedText], count: int, corpus: str) -> list[tuple[U
     return found[:count]
 
 
-def _repeated(texts: Sequence[MarkedText], contexts: int, count: int) -> dict[str, list[Use]]:
+def _repeated(texts: Sequence[StretchedText], contexts: int, count: int) -> dict[str, list[Use]]:
     """Random words of enough texts, each with its first use in some of them."""
     uses: defaultdict[str, dict[int, Use]] = defaultdict(dict)
     for number, text in enumerate(texts):
@@ -116,14 +116,14 @@ def _repeated(texts: Sequence[MarkedText], contexts: int, count: int) -> dict[st
 
 
 def _vectors(
-    run: EvaluatedRun, texts: Sequence[MarkedText], groups: Iterable[Iterable[Use]], size: int
+    run: EvaluatedRun, texts: Sequence[StretchedText], groups: Iterable[Iterable[Use]], size: int
 ) -> tuple[dict[Use, int], np.ndarray, np.ndarray]:
     """The row of each use, the unit vectors [layers + 1, uses, hidden_size], and whether each use has a token."""
     wanted = sorted({use for group in groups for use in group})
     of_text: defaultdict[int, list[int]] = defaultdict(list)
     for text, word in wanted:
         of_text[text].append(word)
-    marked = [MarkedText(texts[text].sample, texts[text].places[words]) for text, words in of_text.items()]
+    marked = [StretchedText(texts[text].sample, texts[text].places[words]) for text, words in of_text.items()]
     states, found = states_of(run, marked, size)
     return {use: row for row, use in enumerate(wanted)}, F.normalize(states, dim=-1).numpy(), found
 

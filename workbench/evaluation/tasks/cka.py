@@ -18,8 +18,8 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import generator
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.network_task import (
-    MarkedText,
     NetworkTask,
+    StretchedText,
     in_words,
     states_of,
     texts_of,
@@ -79,7 +79,7 @@ class Cka(NetworkTask[CkaScoring]):
         return self.chosen(loaded, replace(scoring, **alone)).alongside(run)
 
 
-def _some_words(texts: Sequence[MarkedText], count: int) -> list[MarkedText]:
+def _some_words(texts: Sequence[StretchedText], count: int) -> list[StretchedText]:
     """The texts with so many of their words, drawn from all of them, or with all."""
     total = sum(len(text.places) for text in texts)
     kept = np.sort(generator("cka", "sample").permutation(total)[:count])

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from workbench.core.keyed import digest, generator, normals
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.analysis.network_task import STREAM, MarkedText, NetworkTask, states_of, texts_of, wholes
+from workbench.evaluation.analysis.network_task import STREAM, NetworkTask, StretchedText, states_of, texts_of, wholes
 from workbench.evaluation.analysis.removal import (
     AT_ONCE,
     Importance,
@@ -127,7 +127,7 @@ def _importances(run: EvaluatedRun, corpus: Corpus, scoring: HeadsScoring) -> li
 
 def _last_states(run: EvaluatedRun, texts: Sequence[Sample], size: int) -> Tensor:
     """The mean of the last states of each text [texts, hidden_size]."""
-    whole = [MarkedText(text, np.array([[0, len(text["text"])]])) for text in texts]
+    whole = [StretchedText(text, np.array([[0, len(text["text"])]])) for text in texts]
     return states_of(run, whole, size)[0][-1]
 
 

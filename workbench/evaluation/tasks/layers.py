@@ -21,7 +21,7 @@ import numpy as np
 from workbench.core.errors import WorkbenchError, choices
 from workbench.core.keyed import digest, generator
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.analysis.network_task import MarkedText, NetworkTask, by_layer, states_of, texts_of, wholes
+from workbench.evaluation.analysis.network_task import NetworkTask, StretchedText, by_layer, states_of, texts_of, wholes
 from workbench.evaluation.analysis_options import LayersScoring
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
@@ -121,13 +121,13 @@ def _only_field(corpus: Corpus) -> str:
 
 def _probed(run: EvaluatedRun, corpus: Corpus, field: str, scoring: LayersScoring) -> Probed:
     """The labelled spans of the first records, at most `scoring.spans` of them; those without a token are left out."""
-    texts, keys, words, labels = list[MarkedText](), list[str](), list[str](), list[str]()
+    texts, keys, words, labels = list[StretchedText](), list[str](), list[str](), list[str]()
     for sample in texts_of(corpus, scoring.limit):
         spans = list(_spans(sample, field))[: scoring.spans - len(keys)]
         if not spans:
             continue
         places = np.array([place for of, _ in spans for place in of], np.int64).reshape(-1, 2)
-        texts.append(MarkedText(sample, places))
+        texts.append(StretchedText(sample, places))
         each = len(places) // len(spans)
         keys += [str(sample["key"])] * len(spans)
         words += [texts[-1].word(each * n) for n in range(len(spans))]
