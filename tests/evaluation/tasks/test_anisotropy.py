@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from tests.evaluation.conftest import prepare
 from tests.evaluation.tasks.analysis_world import analysis_world, mixing_run, rows, words_by_layer
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis import network_task
 from workbench.evaluation.analysis_options import AnisotropyScoring
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.tasks.anisotropy import Anisotropy
@@ -78,12 +78,15 @@ def test_a_common_direction_is_anisotropy(run: Path, corpus: str) -> None:
     assert scored(run, corpus, task)["anisotropy/layer_0"] > 0.99
 
 
-def test_what_cannot_be_analysed_is_refused(run: Path, corpus: str, tmp_path: Path) -> None:
+def test_what_cannot_be_analysed_is_refused(
+    run: Path, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(WorkbenchError, match="--objective: anisotropy reads a network without a head"):
         scored(run, corpus, objective="mlm")
     with pytest.raises(WorkbenchError, match="no two texts with words"):
         scored(run, corpus, limit=1)
-    with pytest.raises(WorkbenchError, match="pretend reads no text"):
-        Anisotropy().check_reads(SimpleNamespace(name="pretend", networks={"main": SimpleNamespace(streams={})}))  # type: ignore[arg-type]
     signs = prepare(tmp_path, "signs", [{"text": "\u200b a"}, {"text": "\u200b b"}])
     assert scored(run, signs, contexts=2).counts["words"] == 0
+    monkeypatch.setattr(network_task, "STREAM", "image")
+    with pytest.raises(WorkbenchError, match="reads text, and anisotropy needs texts"):
+        scored(run, corpus)

@@ -22,7 +22,6 @@ from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_networ
 from workbench.evaluation.scoring.passes import forward_pass, sample_pass
 from workbench.metrics.tallies import Tally
 from workbench.pretraining.objective import Objective
-from workbench.recipe.spec import Recipe
 from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Fields, Sample
 from workbench.text.sentences import SPACELESS
@@ -38,16 +37,15 @@ class NetworkTask(DownstreamTask[Tuning, AnalysisScoring]):
     objective = Objective
     panels = ("workbench.evaluation.analysis_panels:analysed",)
 
-    def check_reads(self, recipe: Recipe) -> None:
-        if not any(STREAM in network.streams for network in recipe.networks.values()):
-            raise WorkbenchError(f"{recipe.name} reads no text, and {self.name} looks at words; take one that does")
-
     def chosen(self, loaded: LoadedRun, options: Any) -> EvaluatedRun:
         if options.objective is not None:
             raise WorkbenchError(f"--objective: {self.name} reads a network without a head; leave the option out")
-        return texts_alone(
-            find_network(loaded, options.run, task=options.task, network=options.network, control=options.control)
-        )
+        where = {"task": options.task, "network": options.network, "control": options.control}
+        found = find_network(loaded, options.run, **where)
+        if STREAM not in found.network.sizes:
+            streams = ", ".join(found.network.sizes)
+            raise WorkbenchError(f"{options.run} reads {streams}, and {self.name} needs texts; take a run that does")
+        return texts_alone(found)
 
 
 class StretchedText(NamedTuple):
