@@ -150,6 +150,10 @@ class FactsScoring(Scoring):
         ),
     ] = None
     known: Annotated[list[Location] | None, typer.Option(help="A graph whose facts are also true. Repeatable.")] = None
+    frequencies: Annotated[
+        Location | None,
+        typer.Option(metavar="CORPUS", help="Split the scores by how often this corpus links a fact's subject."),
+    ] = None
     task: Annotated[
         Word | None,
         typer.Option(help="The run's task that makes the sequences; default: the first task that masks tokens."),

@@ -248,7 +248,7 @@ def test_every_item_is_reported_and_its_line_is_enough_to_compute_the_numbers(na
     _, _, again, file, _ = runs
     lines = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
     assert len(lines) == again.num_items > 0
-    assert all({"key", "gold"} <= line.keys() or "nats" in line for line in lines)
+    assert all({"key", "gold"} <= line.keys() or {"nats", "values"} & line.keys() for line in lines)
     assert all(isinstance(line["key"], str) and line["key"] for line in lines)
     tallies = read_items(file).tallies
     assert tallies
@@ -399,7 +399,16 @@ def _captioned(lines: Lines) -> dict[str, float]:
     return {"bleu1": 100 * short * hits / length if length else 0.0}
 
 
+def _random_cosines(lines: Lines) -> dict[str, float]:
+    return {"anisotropy/layer_1": _mean(line["values"][1] for line in lines if "words" in line)}
+
+
 HEADLINES: dict[str, Headline] = {
+    "anisotropy": _random_cosines,
+    "cka": lambda lines: {"cka/layer_1": sum(line["values"][1] for line in lines)},
+    "heads": _exact("accuracy/removed_0"),
+    "robustness": _exact("accuracy"),
+    "layers": _exact("accuracy/layer_2"),
     "classify": _exact("accuracy"),
     "cloze": _exact("accuracy"),
     "choose": _ranked,

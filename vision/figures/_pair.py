@@ -5,7 +5,6 @@ options of the figures.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -15,14 +14,11 @@ from PIL import Image
 from vision.evaluation.vqa.word_attention import shown
 from vision.images.decoding import sample_image
 from workbench.core.errors import WorkbenchError
-from workbench.core.files.drafts import atomic
 from workbench.core.options.bounds import CountOrZero, Name, Place, Title
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import take, with_texts
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
 from workbench.pretraining.task import Task, TaskObjective
-from workbench.report.run import save_figure
-from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence
@@ -115,25 +111,9 @@ def words_of(run: EvaluatedRun, sequence: Sequence, text: str) -> list[tuple[str
     return found
 
 
-def keep(figure: Any, run: Path, name: str, title: str, caption: str, output: Path | None) -> Path:
-    """Write a figure to a file (PNG, SVG or PDF by its suffix), or else to the run's figures, for its report."""
-    if output is None:
-        return save_figure(figure, run, name, title, caption)
-    kind = output.suffix.lower().lstrip(".") or "png"
-    if kind not in ("png", "svg", "pdf"):
-        raise WorkbenchError(f"--output {output}: a figure is a .png, .svg or .pdf file; choose one of these suffixes")
-    with atomic(output) as file:
-        figure.savefig(file, format=kind, dpi=200, bbox_inches="tight", facecolor="white")
-    return output
-
-
 RunFolder = Annotated[StoredFolder, typer.Argument(metavar="RUN", help="A run that reads images.")]
 Records = Annotated[Place, typer.Argument(metavar="CORPUS", help="A corpus of images with texts.")]
 Record = Annotated[CountOrZero, typer.Option(help="Number of the record in CORPUS, from 0.")]
 TaskName = Annotated[Name | None, typer.Option("--task", help="The task, if the run has several.")]
 ObjectiveName = Annotated[Name | None, typer.Option("--objective", help="The objective, if several fit.")]
 Said = Annotated[Title | None, typer.Option(help="Text to use instead of the record's first caption or question.")]
-Output = Annotated[
-    OutputFile | None,
-    typer.Option("--output", "-o", help="A .png, .svg or .pdf file; default: in the run's figures, for its report."),
-]

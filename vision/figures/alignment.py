@@ -11,13 +11,11 @@ from rich.markup import escape
 from vision.figures._pair import (
     ImageTextPair,
     ObjectiveName,
-    Output,
     Record,
     Records,
     RunFolder,
     Said,
     TaskName,
-    keep,
     read_pair,
 )
 from vision.objectives.wra import Wra, pairwise_cost, transport_plan
@@ -26,6 +24,7 @@ from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.interop.run_or_checkpoint import load
+from workbench.report.figure_file import FigureFile, keep_figure
 
 _BOXES = 8
 
@@ -37,7 +36,7 @@ def draw(
     text: Said = None,
     task: TaskName = None,
     objective: ObjectiveName = None,
-    output: Output = None,
+    output: FigureFile = None,
     trust: Trust = False,
 ) -> None:
     """Draw the transport plan from the words of a text to the regions of its image, and the regions with the largest
@@ -52,7 +51,7 @@ def draw(
     pair = read_pair(opened, Corpus.open(corpus), record, text)
     plan = transport(opened, pair)
     caption = f"How much of each word goes to each region, 1 is a uniform share: {pair.text}"
-    path = keep(alignment_figure(pair, plan), run, "alignment", "Words and regions.", caption, output)
+    path = keep_figure(alignment_figure(pair, plan), run, "alignment", "Words and regions.", caption, output)
     Terminal().print(f"{escape(str(path))}: {escape(pair.text)}", highlight=False)
 
 

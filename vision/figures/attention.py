@@ -11,13 +11,11 @@ from rich.markup import escape
 from vision.evaluation.vqa.word_attention import attention_figure, attention_to_regions
 from vision.figures._pair import (
     ImageTextPair,
-    Output,
     Record,
     Records,
     RunFolder,
     Said,
     TaskName,
-    keep,
     read_pair,
     reads_images,
 )
@@ -28,6 +26,7 @@ from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluated_run import find_fitting_objective
 from workbench.interop.run_or_checkpoint import load
+from workbench.report.figure_file import FigureFile, keep_figure
 
 
 def draw(
@@ -38,7 +37,7 @@ def draw(
     text: Said = None,
     task: TaskName = None,
     layers: Annotated[Count | None, typer.Option(help="Number of the last layers; default: all.")] = None,
-    output: Output = None,
+    output: FigureFile = None,
     trust: Trust = False,
 ) -> None:
     """Draw the attention from words to the patches or regions of their image: the mean over heads and layers.
@@ -63,7 +62,7 @@ def draw(
     chosen = places_of(word or (), pair)
     named = [pair.words[place][0] for place in chosen]
     figure = attention_figure(pair.image, pair.boxes, named, weights[chosen])
-    path = keep(
+    path = keep_figure(
         figure,
         run,
         "attention-of-words",

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vision.evaluation.retrieval.nearest import KINDS, Kind
 from vision.evaluation.retrieval.retrieval_corpus import dual_scores
-from vision.figures._pair import ObjectiveName, Output, Records, RunFolder, TaskName, keep, one_text
+from vision.figures._pair import ObjectiveName, Records, RunFolder, TaskName, one_text
 from vision.images.decoding import sample_image
 from vision.objectives._comparing import Contrast, ContrastHead
 from workbench.core.errors import WorkbenchError
@@ -31,6 +31,7 @@ from workbench.corpora.schema.places import with_texts
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.interop.run_or_checkpoint import load
 from workbench.pretraining.forward import read
+from workbench.report.figure_file import FigureFile, keep_figure
 from workbench.sequences.batch import collate
 
 _COLUMNS = 4
@@ -51,7 +52,7 @@ def draw(
     index: Annotated[Kind, typer.Option(help="Exact search, or faiss's graph for millions of vectors.")] = "exact",
     task: TaskName = None,
     objective: ObjectiveName = None,
-    output: Output = None,
+    output: FigureFile = None,
     trust: Trust = False,
 ) -> None:
     """Draw what a dual encoder finds in a corpus: the images for a sentence, or the captions for an image.
@@ -84,7 +85,7 @@ def draw(
         lines = [known.captions[place] for place in places[0].tolist()]
         figure = captions_figure(sample_image(asked), lines, scores[0], [line in own for line in lines])
         title = "The captions nearest to an image; its own are darker."
-    path = keep(figure, run, "neighbours", "Nearest neighbours.", title, output)
+    path = keep_figure(figure, run, "neighbours", "Nearest neighbours.", title, output)
     Terminal().print(f"{escape(str(path))}: {escape(title)}", highlight=False)
 
 

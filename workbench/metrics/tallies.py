@@ -17,13 +17,15 @@ A tally has a row of figures for each item, and a kind, which defines the number
     pearson          [x, y]                as scipy; 0 where all x or all y are equal
     spearman         [x, y]                Pearson of the mean ranks
     median           [x, w, ...]           of all x whose w is not 0
+    cka              [a, b, c]             sum a / sqrt(sum b sum c), of sums over pairs of items (`metrics.cka`)
     bleu             [matches 1..n, n-grams 1..n, length, reference's length], smoothed as sacrebleu does (`exp`)
     bleu_unsmoothed  the same, 0 where an order has no match
     chrf             [n-grams, of the reference, matches] for each of sacrebleu's orders
 
-An item whose row is all zeros is ignored, except for `macro_f1`, `macro_recall`, `mcc`, `pearson` and `spearman`, which
-count all items. BLEU and chrF are times 100. The number of items that are drawn several times is that of the rows times
-the number of draws of each (`value`), which is what the bootstrap needs (`workbench.metrics.resampling`).
+An item whose row is all zeros is ignored, except for `macro_f1`, `macro_recall`, `mcc`, `pearson`, `spearman` and
+`cka`, which count all items. BLEU and chrF are times 100. The number of items that are drawn several times is that of
+the rows times the number of draws of each (`value`), which is what the bootstrap needs
+(`workbench.metrics.resampling`).
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ Kind = Literal[
     "pearson",
     "spearman",
     "median",
+    "cka",
     "bleu",
     "bleu_unsmoothed",
     "chrf",
@@ -57,7 +60,7 @@ Kind = Literal[
 KINDS: tuple[str, ...] = get_args(Kind)
 SHARES = ("share", "percentage")
 CLASSES = ("macro_f1", "macro_recall", "mcc")
-OF_ALL = (*CLASSES, "pearson", "spearman")
+OF_ALL = (*CLASSES, "pearson", "spearman", "cka")
 """Kinds that count every item, also one whose row is zeros."""
 CHRF_BETA = 2
 MOST_CLASSES = 2**20
@@ -245,6 +248,13 @@ def _spearman(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     return _correlation(x, y, weights)
 
 
+def _cka(rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Each row is a row of a sum over pairs of items. If the weights change, so do both items of a pair: twice as much,
+    up to terms of second order."""
+    a, b, c = (2 * weights @ rows - rows.sum(0)).T
+    return _share(a, np.sqrt(np.maximum(b * c, 0.0)))
+
+
 def _correlation(x: np.ndarray, y: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """[draws, items] each -> [draws]; 0 where one side does not vary."""
     total = weights.sum(1, keepdims=True)
@@ -296,4 +306,5 @@ _ORDERED: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
     "pearson": _pearson,
     "spearman": _spearman,
     "median": _median,
+    "cka": _cka,
 }

@@ -17,6 +17,7 @@ from kg.evaluation.facts.fact_ranking import FactScores, rank_objects
 from kg.evaluation.facts.neighbourhood import draw_subject
 from kg.evaluation.facts.object_frequencies import counts_in_graph, counts_in_training, most_frequent
 from kg.evaluation.facts.slots import SlotPredictor
+from kg.evaluation.facts.subject_frequencies import tallies_by_frequency
 from kg.evaluation.task_options import FactsScoring
 from kg.graph.store import GraphStore
 from workbench.corpora.corpus import Corpus
@@ -58,6 +59,12 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         shared = sum(f.candidates.shared for f in facts.values())
         if len(scores) > 1:
             numbers |= {f"accuracy of {relation}": s.scores.accuracy for relation, s in scores.items()}
+        tallies = rank_tallies(ranks)
+        if scoring.frequencies is not None:
+            subjects = [fact_of(sample)[1] for relation in scores for sample in facts[relation].samples]
+            split = tallies_by_frequency(tallies, subjects, Corpus.open(scoring.frequencies))
+            numbers |= {name: tally.whole for name, tally in split.items()}
+            tallies |= split
         frequent = {"most frequent objects": most_frequent(facts, counts_in_training(run))}
         frequent["most frequent objects of the graph"] = most_frequent(facts, counts_in_graph(place))
         return Result(
@@ -77,9 +84,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
             examples=[e for relation, s in scores.items() for e in _examples(facts[relation], s)],
             used=account["used"],
             dropped=account["dropped"],
-            predictions=EvaluationItems(
-                [e for r, s in scores.items() for e in _lines(facts[r], s)], rank_tallies(ranks)
-            ),
+            predictions=EvaluationItems([e for r, s in scores.items() for e in _lines(facts[r], s)], tallies),
         )
 
     def draw(self, run: EvaluatedRun, corpus: Corpus, scoring: FactsScoring) -> None:

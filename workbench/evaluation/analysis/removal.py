@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -30,6 +30,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.interop.stream_weights import layer_specs
 from workbench.models.blocks import MultiHeadAttention
+from workbench.models.feed_forward import FeedForward
 from workbench.models.layers.self import SelfLayer
 from workbench.models.network import Network
 from workbench.optimization.factory import make_optimizer
@@ -45,6 +46,7 @@ from workbench.runs.folder import keep_code, open_run
 from workbench.runs.loaded_run import LoadedRun
 from workbench.runs.names import TOKENIZER
 from workbench.sequences.batch import Batch
+from workbench.sequences.sequence import Sample
 
 KEPT_STATE = ("step", "seconds", "window", "versions", "arithmetic", "order", "draws")
 """What the state of the new run's checkpoint has of the old one."""
@@ -78,12 +80,15 @@ def removed(
     if name in loaded.model.followers:
         raise WorkbenchError(f"the network {name!r} follows another one; name that one: --network")
     network, spec = loaded.model.network(name), loaded.recipe.networks[name]
-    _check(network, spec, f"{run}, network {name!r}")
+    where_read = f"{run}, network {name!r}"
+    check_layers(network, spec, where_read)
+    if len(network.adapters):
+        raise WorkbenchError(f"{where_read} has adapters; merge them first (workbench export)")
     if output.exists():
         raise WorkbenchError(f"{output} exists; choose a new folder for the smaller run")
-    task = _task(loaded, name, where["task"], run)
+    task = task_of(loaded, name, where["task"], run)
     found = importances(loaded.model, network, task, corpus, where["limit"])
-    kept = _kept(found, heads, rows)
+    kept = kept_parts(found, heads, rows)
     recipe = _smaller(loaded.recipe, name, network, kept)
     made = make_model(recipe, tasks_of(recipe, loaded.tokenizer), loaded.tokenizer)
     state = loaded.model.state_dict()
@@ -95,22 +100,30 @@ def removed(
     return tuple(sum(p.numel() for p in each.network(name).parameters()) for each in (loaded.model, made))  # type: ignore[return-value]
 
 
-def _check(network: Network, spec: NetworkSpec, where: str) -> None:
+def check_layers(network: Network, spec: NetworkSpec, where: str, *, biased: bool = False) -> None:
+    """
+    Raises:
+        WorkbenchError: not all layers are `self` with heads of their own, or, unless they may be `biased`, without a
+            score bias.
+    """
     owners = Counter(id(weight) for layer in network.layers for weight in {*layer.parameters()})
     for number, (layer, own) in enumerate(zip(network.layers, layer_specs(spec.layers), strict=True)):
         shared = any(owners[id(weight)] > 1 for weight in layer.parameters())
-        attention = layer.attention.attention if isinstance(layer, SelfLayer) else None
-        plain = attention is not None and attention.score_bias is None and attention.kv_heads == attention.num_heads
-        if shared or not plain:
+        plain = isinstance(layer, SelfLayer) and isinstance(layer.feed_forward.network, FeedForward) and not shared
+        if not plain or not (biased or _divides(attention_of(layer))):
             raise WorkbenchError(
                 f"{where}: layer {number} ({own['layer']}) cannot be made smaller: heads and rows are removed from "
-                "layers `self` whose weights no other layer shares and that have no score_bias and no kv_heads"
+                "layers `self` whose weights no other layer shares and that have no experts"
+                f"{'' if biased else ', no score_bias and no kv_heads'}"
             )
-    if len(network.adapters):
-        raise WorkbenchError(f"{where} has adapters; merge them first (workbench export)")
 
 
-def _task(loaded: LoadedRun, network: str, name: str | None, run: Path) -> Task:
+def _divides(attention: MultiHeadAttention) -> bool:
+    """Whether each head of an attention has weights that no other head needs."""
+    return attention.score_bias is None and attention.kv_heads == attention.num_heads
+
+
+def task_of(loaded: LoadedRun, network: str, name: str | None, run: Path) -> Task:
     """The only task whose losses train the network, or the one that is named."""
     reading = {
         task.name: task
@@ -142,50 +155,64 @@ def _seen(network: Network) -> Iterator[dict[nn.Linear, Tensor]]:
             hook.remove()
 
 
-def _attention(layer: nn.Module) -> MultiHeadAttention:
+def attention_of(layer: nn.Module) -> MultiHeadAttention:
     assert isinstance(layer, SelfLayer)
     return layer.attention.attention
 
 
 def _last(layer: nn.Module) -> tuple[nn.Linear, nn.Linear]:
     assert isinstance(layer, SelfLayer)
-    return layer.attention.attention.output, layer.feed_forward.network.outer
+    return attention_of(layer).output, layer.feed_forward.network.outer
 
 
 def importances(
     model: PretrainingModel, network: Network, task: Task, corpus: Corpus, limit: int | None
 ) -> list[Importance]:
-    """The importance of the heads and features of each layer."""
-    last = [_last(layer) for layer in network.layers]
-    found = [
-        Importance(torch.zeros(_attention(layer).num_heads), torch.zeros(outer.in_features))
-        for layer, (_, outer) in zip(network.layers, last, strict=True)
-    ]
+    """The importance of the heads and features of each layer for the losses of a task."""
     device, window = next(network.parameters()).device, window_of(task, [corpus])
     weights = {placed.name: placed.weight_at(1.0) for placed in task.objectives}
-    for number, samples in enumerate(
-        sample_pass([corpus], size=AT_ONCE, unit=task.builder.unit, window=window, records=limit)
-    ):
+
+    def loss(number: int, samples: list[Sample]) -> tuple[Any, Batch]:
         micro = task.micro_batch(samples, (0, number, 0)).to(device)
-        with torch.enable_grad(), _seen(network) as inputs:
-            outputs = model(micro, task.names)
-            total = sum(
-                (weights[name] / micro.counts[name]) * outputs[name].loss for name in outputs if micro.counts[name]
-            )
-            if not isinstance(total, Tensor) or not total.requires_grad:
-                continue
-            total.backward()
-        batch = micro.views[task.objectives[0].view]
-        for one, pair, layer in zip(found, last, network.layers, strict=True):
-            parts = [_by_sequence(inputs[each], batch, layer.stream) for each in pair]  # type: ignore[arg-type]
-            one.heads += parts[0].unflatten(-1, (len(one.heads), -1)).sum(-1).abs().sum(0).cpu()
-            one.features += parts[1].abs().sum(0).cpu()
+        outputs = model(micro, task.names)
+        total = sum((weights[name] / micro.counts[name]) * outputs[name].loss for name in outputs if micro.counts[name])
+        return total, micro.views[task.objectives[0].view]
+
+    groups = sample_pass([corpus], size=AT_ONCE, unit=task.builder.unit, window=window, records=limit)
+    found = importances_for(network, groups, loss)
     model.zero_grad(set_to_none=True)
     if not any(bool(one.heads.any()) for one in found):
         raise WorkbenchError(
             f"corpus {corpus.name!r}: the losses of the task {task.name!r} have no labels there, so nothing is known "
             "of what matters"
         )
+    return found
+
+
+def importances_for(
+    network: Network, groups: Iterable[list[Sample]], loss: Callable[[int, list[Sample]], tuple[Any, Batch]]
+) -> list[Importance]:
+    """The importance of the heads and features of each layer for the losses of groups of samples.
+
+    Args:
+        loss: from a group, and its number, the sum of the losses of its sequences, and the batch of these.
+    """
+    last = [_last(layer) for layer in network.layers]
+    found = [
+        Importance(torch.zeros(attention_of(layer).num_heads), torch.zeros(outer.in_features))
+        for layer, (_, outer) in zip(network.layers, last, strict=True)
+    ]
+    for number, samples in enumerate(groups):
+        with torch.enable_grad(), _seen(network) as inputs:
+            total, batch = loss(number, samples)
+            if not isinstance(total, Tensor) or not total.requires_grad:
+                continue
+            total.backward()
+        for one, pair, layer in zip(found, last, network.layers, strict=True):
+            parts = [_by_sequence(inputs[each], batch, layer.stream) for each in pair]  # type: ignore[arg-type]
+            one.heads += parts[0].unflatten(-1, (len(one.heads), -1)).sum(-1).abs().sum(0).cpu()
+            one.features += parts[1].abs().sum(0).cpu()
+    network.zero_grad(set_to_none=True)
     return found
 
 
@@ -197,7 +224,7 @@ def _by_sequence(rows: Tensor, batch: Batch, stream: str) -> Tensor:
     return rows.new_zeros(len(lengths), rows.shape[1]).index_add(0, places, products)
 
 
-def _kept(found: list[Importance], heads: float, rows: float) -> list[tuple[Tensor, Tensor]]:
+def kept_parts(found: list[Importance], heads: float, rows: float) -> list[tuple[Tensor, Tensor]]:
     """The heads and the features that each layer keeps, by their numbers in order."""
     relative = [one.heads / one.heads.norm().clamp_min(1e-12) for one in found]
     best = [int(each.argmax()) for each in relative]
@@ -220,7 +247,7 @@ def _smaller(recipe: Recipe, name: str, network: Network, kept: list[tuple[Tenso
     for spec, layer, (heads, features) in zip(
         layer_specs(recipe.networks[name].layers), network.layers, kept, strict=True
     ):
-        attention = _attention(layer)
+        attention = attention_of(layer)
         own = {key: value for key, value in spec.items() if key not in ("repeat", "inner_size")}
         own |= {"num_heads": len(heads), "intermediate_size": len(features)}
         if len(heads) != attention.num_heads or "inner_size" in spec:

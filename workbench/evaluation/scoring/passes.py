@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -61,12 +62,13 @@ def sample_pass(
 
 @torch.inference_mode()
 def forward_pass(
-    network: Network, transform: SequenceBuilding, samples: Iterable[list[Sample]], first: int = 0
+    network: Network, transform: SequenceBuilding, samples: Iterable[list[Sample]], first: int = 0, **keep: Any
 ) -> Iterator[PassOutput]:
-    """Sequences and states of each micro-batch, numbered from `first` on; one without sequences is left out."""
+    """Sequences and states of each micro-batch, numbered from `first` on; one without sequences is left out. `keep` are
+    options of `workbench.pretraining.forward.read`."""
     device = next(network.parameters()).device
     for number, group in enumerate(samples, first):
         sequences = transform(group, (number,))
         if sequences:
             batch = collate(sequences).to(device)
-            yield PassOutput(group, sequences, read(network, batch))
+            yield PassOutput(group, sequences, read(network, batch, **keep))

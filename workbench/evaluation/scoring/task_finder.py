@@ -49,15 +49,20 @@ def fitting_task(loaded: LoadedRun, place: Path) -> DownstreamTask[Any, Any]:
     Raises:
         WorkbenchError: there is none, or there are several.
     """
-    kinds = {type(placed.objective) for task in loaded.tasks.values() for placed in task.objectives}
-    rooms = {kind.__module__.partition(".")[0] for kind in kinds}
-    near = [find_task(name) for name, at in predicting_tasks().items() if at.partition(".")[0] in rooms]
-    fitting = [task for task in near if getattr(task, "objective", None) in kinds]
+    fitting = fitting_tasks(loaded)
     if len(fitting) == 1:
         return fitting[0]
     names = [task.name for task in fitting] or list(predicting_tasks())
     what = "several heads that predict" if fitting else "no head that was fine-tuned for a task"
     raise WorkbenchError(f"{place} has {what}; name the task: {', '.join(names)}")
+
+
+def fitting_tasks(loaded: LoadedRun) -> list[DownstreamTask[Any, Any]]:
+    """The tasks that predict with an objective of a class that the run has."""
+    kinds = {type(placed.objective) for task in loaded.tasks.values() for placed in task.objectives}
+    rooms = {kind.__module__.partition(".")[0] for kind in kinds}
+    near = [find_task(name) for name, at in predicting_tasks().items() if at.partition(".")[0] in rooms]
+    return [task for task in near if getattr(task, "objective", None) in kinds]
 
 
 def note_own_code(task: DownstreamTask[Any, Any]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -74,6 +75,24 @@ def test_each_mention_is_counted_once(world: Path, make_run: Callable[..., Path]
     found = run_evaluate(make_run("tree"), world / "facts", candidates=tmp_path / "candidates.json")
     assert found["used"]["mentions"] + sum(found["dropped"].values()) == mentions
     assert found["counts"]["facts that the graph states"] == found["counts"]["sentences"]
+
+
+def test_scores_are_split_by_how_often_a_subject_is_linked(world: Path, make_run: Callable[..., Path]) -> None:
+    """Each town is in two sentences for testing; the counts are made here by hand."""
+    found = evaluate(FactRanking(), reported(make_run("none"), world / "facts", frequencies=world / "facts"))
+    links = Counter(span[2] for sample in Corpus.open(world / "facts") for span in sample["spans"])
+    often = [links[sample["meta"]["subject"]] for sample in Corpus.open(world / "facts")]
+    right = [line["gold"] == line["prediction"] for line in found.predictions]
+    for bucket, low, high in (("1-9", 1, 9), ("10-99", 10, 99)):
+        own = [of for of, times in zip(right, often, strict=True) if low <= times <= high]
+        name = f"accuracy/subject_links/{bucket}"
+        assert (name in found) == bool(own)
+        if own:
+            assert found[name] == pytest.approx(np.mean(own))
+            assert name in found.intervals
+    unlinked = evaluate(FactRanking(), reported(make_run("none"), world / "facts", frequencies=world / "facts-unseen"))
+    assert unlinked["accuracy/subject_links/0"] <= 1
+    assert "accuracy/subject_links/0" not in found
 
 
 def test_a_run_says_in_which_folder_it_reads(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
