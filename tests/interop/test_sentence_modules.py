@@ -21,18 +21,18 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("pool", ["mean", "summary"])
 def test_its_vectors_are_ours(run: Path, pool: str, tmp_path: Path) -> None:
-    export(run, tmp_path / "out", "bert", also="sentence-transformers", pool=pool)
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"], pool=pool)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(theirs, workbench.load(run).encode(TEXTS, pool=pool), atol=2e-6)
 
 
 def test_a_later_export_leaves_none_of_its_files(run: Path, tmp_path: Path) -> None:
-    export(run, tmp_path / "out", "bert", also="sentence-transformers")
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"])
     export(run, tmp_path / "out", "bert")
     assert not (tmp_path / "out" / "modules.json").exists()
 
 
 def test_what_it_has_no_form_for_is_refused(run: Path, tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="--pool pooled: sentence-transformers has no form for it; allowed: mean"):
-        export(run, tmp_path / "out", "bert", also="sentence-transformers", pool="pooled")
+        export(run, tmp_path / "out", "bert", also=["sentence-transformers"], pool="pooled")
     assert not (tmp_path / "out").exists()
