@@ -47,9 +47,9 @@ def cost(
 ) -> None:
     """Measure what networks cost: parameters, bytes, operations, latency and throughput, next to their results.
 
-    A network is measured without its heads. An exported folder with model.onnx has a second row, run by onnxruntime, and
-    one with int8 weights is run by torchao; both run their heads too. The latency of a batch is the median of its passes. It depends on the
-    machine and its load, so compare runs in one command.
+    A network is measured without its heads. An exported folder with model.onnx has a second row, run by onnxruntime.
+    One with int8 weights is run by torchao. Both run their heads too. The latency of a batch is the median of its
+    passes. It depends on the machine and its load, so compare runs in one command.
 
     Examples:
 

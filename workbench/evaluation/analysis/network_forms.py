@@ -58,7 +58,7 @@ def forms_of(run: EvaluatedRun, place: str, precision: str) -> Iterator[NetworkF
         yield NetworkForm(run, place, "workbench", device, precision, disk, partial(partial, read, run.network))
     if not is_run(folder) and (folder / ONNX).is_file():
         size = (folder / ONNX).stat().st_size
-        yield NetworkForm(run, f"{place}/{ONNX}", "onnxruntime", CPU, "float32", size, _by_onnxruntime(folder))
+        yield NetworkForm(run, f"{place} (onnx)", "onnxruntime", CPU, "float32", size, _by_onnxruntime(folder))
 
 
 def _is_int8(folder: Path) -> bool:
