@@ -21,8 +21,11 @@ import torch
 
 from pipelines.demo.row_files import write_jsonl
 from pipelines.demo.small_files import write_small_files
+from tests.hub import served_hub
 from tests.videos import tone, video
 from workbench.cli.app import main
+from workbench.interop.checkpoint_files import CONFIG, WEIGHTS
+from workbench.interop.model_card import CARD
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 100
@@ -92,6 +95,18 @@ def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest)
             shutil.rmtree(folder / path.name) if path.is_dir() else (folder / path.name).unlink()
     yield folder
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def hub_of_page(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The hub that a page's `workbench push` reaches: one of this machine."""
+    page = getattr(request.node, "callspec", None) and request.node.callspec.params.get("page")
+    if not page or "\nworkbench push" not in page.read_text("utf-8"):
+        yield
+        return
+    with served_hub() as hub:
+        yield
+    assert {CONFIG, WEIGHTS, CARD} <= {*hub.files}
 
 
 Ran = tuple[int, str]

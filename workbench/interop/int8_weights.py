@@ -15,7 +15,7 @@ from typing import Any
 
 from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import CONFIG, QUANTISED, WEIGHTS, read_config
-from workbench.interop.library_class import input_names, largest_difference, library_class, outputs_of, quiet_library
+from workbench.interop.library_class import compared, input_names, library_class, outputs_of, quiet_library
 
 EXTRA = "int8"
 
@@ -36,7 +36,8 @@ def write_int8(folder: Path) -> str:
     rows = quiet_library("torchao.quantization", EXTRA).Int8WeightOnlyConfig()
     stated = quiet_library("transformers", EXTRA).TorchAoConfig(rows)
     rounded = library_class(folder, EXTRA, quantization_config=stated)
-    difference = largest_difference(model, folder, input_names(model, folder), lambda given: outputs_of(rounded, given))
+    names = input_names(model, folder)
+    difference, largest = compared(model, folder, names, lambda given: outputs_of(rounded, given))
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         rounded.save_pretrained(temporary)
         os.replace(Path(temporary) / WEIGHTS, folder / WEIGHTS)
@@ -46,5 +47,5 @@ def write_int8(folder: Path) -> str:
     after = (folder / WEIGHTS).stat().st_size
     return (
         f"`{WEIGHTS}`: linear layers as int8, {before:,} bytes before, {after:,} after; its largest difference from "
-        f"the class in float32 is {difference:.2g}, on random batches"
+        f"the class in float32 is {difference:.2g} of outputs up to {largest:.2g}, on random batches"
     )

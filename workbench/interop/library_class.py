@@ -106,17 +106,18 @@ def random_batches(model: Any, folder: Path, names: Sequence[str]) -> Iterator[d
         yield {name: {IDS: ids, MASK: mask, SEGMENTS: segments}[name] for name in names}
 
 
-def largest_difference(
+def compared(
     model: Any, folder: Path, names: Sequence[str], other: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
-) -> float:
-    """Between what a class and another form of it compute of random batches."""
-    apart = [
-        float((value - computed[name]).abs().max())
-        for inputs in random_batches(model, folder, names)
-        for computed in [other(inputs)]
-        for name, value in outputs_of(model, inputs).items()
-    ]
-    return max(apart)
+) -> tuple[float, float]:
+    """The largest difference between what a class and another form of it compute of random batches, and the largest
+    output of the class."""
+    apart, largest = 0.0, 0.0
+    for inputs in random_batches(model, folder, names):
+        computed = other(inputs)
+        for name, value in outputs_of(model, inputs).items():
+            apart = max(apart, float((value - computed[name]).abs().max()))
+            largest = max(largest, float(value.abs().max()))
+    return apart, largest
 
 
 def padded(batch: Batch, names: Sequence[str], choices: bool) -> dict[str, Tensor]:
