@@ -47,5 +47,5 @@ def write_int8(folder: Path) -> str:
     after = (folder / WEIGHTS).stat().st_size
     return (
         f"`{WEIGHTS}`: linear layers as int8, {before:,} bytes before, {after:,} after; its largest difference from "
-        f"the class in float32 is {difference:.2g} of outputs up to {largest:.2g}, on random batches"
+        f"the class in float32 is {difference:.2g}, of outputs up to {largest:.2g}, on random batches"
     )

@@ -91,8 +91,8 @@ def _checked(model: Any, folder: Path, names: list[str], outputs: list[str], ops
         )
     return (
         f"`{ONNX}`: opset {opset}; inputs {', '.join(names)} (int64, any number of texts of any length); outputs "
-        f"{', '.join(outputs)}; its largest difference from the class is {difference:.2g} of outputs up to {largest:.2g}, "
-        "on random batches"
+        f"{', '.join(outputs)}; its largest difference from the class is {difference:.2g}, of outputs up to "
+        f"{largest:.2g}, on random batches"
     )
 
 
