@@ -14,6 +14,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -84,7 +85,8 @@ def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Where a page is run: a fresh copy of the raw files; of those that the page itself has written, none."""
+    """Where a page is run: a fresh copy of the raw files; of those that the page itself has written, none. Its
+    `workbench push` reaches a hub of this machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = Path(shutil.copytree(raw_files, tmp_path / "page"))
@@ -93,20 +95,10 @@ def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest)
         write_small_files(tmp_path / "own")
         for path in (tmp_path / "own").iterdir():
             shutil.rmtree(folder / path.name) if path.is_dir() else (folder / path.name).unlink()
-    yield folder
+    with served_hub() if "\nworkbench push" in text else nullcontext() as hub:
+        yield folder
+    assert hub is None or {CONFIG, WEIGHTS, CARD} <= {*hub.files}
     torch.set_num_threads(threads)
-
-
-@pytest.fixture(autouse=True)
-def hub_of_page(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The hub that a page's `workbench push` reaches: one of this machine."""
-    page = getattr(request.node, "callspec", None) and request.node.callspec.params.get("page")
-    if not page or "\nworkbench push" not in page.read_text("utf-8"):
-        yield
-        return
-    with served_hub() as hub:
-        yield
-    assert {CONFIG, WEIGHTS, CARD} <= {*hub.files}
 
 
 Ran = tuple[int, str]
