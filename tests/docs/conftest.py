@@ -115,7 +115,7 @@ def in_process(page_folder: Path) -> Callable[[Callable[[], object]], Ran]:
         output = page_folder.parent / "output.txt"
         process = multiprocessing.get_context("fork").Process(target=_child, args=(function, page_folder, output))
         process.start()
-        process.join(60)
+        process.join(300)
         if process.is_alive():
             process.kill()
             process.join()
