@@ -13,9 +13,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import CONFIG, QUANTISED, WEIGHTS, read_config
 from workbench.interop.library_class import compared, input_names, library_class, outputs_of, quiet_library
+from workbench.interop.scaled_tensors import NUMBERS
+from workbench.runs.weights import weight_names
 
 EXTRA = "int8"
 
@@ -30,7 +33,11 @@ def check_packages() -> None:
 
 
 def write_int8(folder: Path) -> str:
-    """Write the matrices of an exported folder's linear layers as int8; returns what this has changed, for people."""
+    """Write the matrices of an exported folder's linear layers as int8; returns what this has changed, for people.
+
+    Raises:
+        WorkbenchError: there is no such matrix.
+    """
     before = (folder / WEIGHTS).stat().st_size
     model = library_class(folder, EXTRA)
     rows = quiet_library("torchao.quantization", EXTRA).Int8WeightOnlyConfig()
@@ -40,6 +47,11 @@ def write_int8(folder: Path) -> str:
     difference, largest = compared(model, folder, names, lambda given: outputs_of(rounded, given))
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         rounded.save_pretrained(temporary)
+        if not any(name.endswith(NUMBERS) for name in weight_names(Path(temporary) / WEIGHTS)):
+            raise WorkbenchError(
+                f"--int8: {type(model).__name__} has no linear layer of torch, the only kind that is rounded; export "
+                "without it"
+            )
         os.replace(Path(temporary) / WEIGHTS, folder / WEIGHTS)
         saved = read_config(Path(temporary) / CONFIG)
     config: dict[str, Any] = {**read_config(folder / CONFIG), QUANTISED: saved[QUANTISED]}

@@ -6,7 +6,6 @@ A form (ONNX, int8) is checked on random texts of several sizes, some of them pa
 from __future__ import annotations
 
 import inspect
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -62,7 +61,7 @@ def library_class(folder: Path, extra: str, **options: Any) -> Any:
         options: of `from_pretrained`.
 
     Raises:
-        WorkbenchError: transformers is not installed, or has no such class.
+        WorkbenchError: transformers is not installed, has no such class, or it reads two texts.
     """
     transformers = quiet_library("transformers", extra)
     transformers.utils.logging.disable_progress_bar()
@@ -70,17 +69,23 @@ def library_class(folder: Path, extra: str, **options: Any) -> Any:
     own = getattr(transformers, str(name), None)
     if own is None:
         raise WorkbenchError(f"{folder} is a {name}, and transformers has no such class; export another family")
-    model = own.from_pretrained(folder, **options).eval()
+    model = own.from_pretrained(folder, dtype=torch.float32, **options).eval()
+    if model.config.is_encoder_decoder:
+        raise WorkbenchError(f"{folder} is a {name}, which needs a second text; the form {extra} has one text")
     model.config.use_cache = False
     return model
 
 
 def input_names(model: Any, folder: Path) -> list[str]:
     """The inputs that the tokenizer of a folder makes, and its class takes."""
-    file, taken = folder / SETTINGS_FILE, inspect.signature(model.forward).parameters
-    stated = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    made = stated.get("model_input_names", [IDS, MASK])
+    taken = inspect.signature(model.forward).parameters
+    made = _tokenizer_settings(folder).get("model_input_names", [IDS, MASK])
     return [name for name in (IDS, MASK, SEGMENTS) if name in made and name in taken]
+
+
+def _tokenizer_settings(folder: Path) -> dict[str, Any]:
+    file = folder / SETTINGS_FILE
+    return read_config(file if file.is_file() else None)
 
 
 def outputs_of(model: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -92,8 +97,8 @@ def outputs_of(model: Any, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def random_batches(model: Any, folder: Path, names: Sequence[str]) -> Iterator[dict[str, Tensor]]:
     """Inputs of random tokens; the last third of a batch's first text is padding."""
     generator = torch.Generator().manual_seed(0)
-    settings = read_config(folder / SETTINGS_FILE) if (folder / SETTINGS_FILE).is_file() else {}
-    longest, tokens = settings.get("model_max_length", SIZES[-1][1]), model.get_input_embeddings().num_embeddings
+    longest = _tokenizer_settings(folder).get("model_max_length", SIZES[-1][1])
+    tokens = model.get_input_embeddings().num_embeddings
     padding = getattr(model.config, "pad_token_id", None) or 0
     for rows, length in SIZES:
         shape = (rows, 3, min(length, longest)) if CHOICES in type(model).__name__ else (rows, min(length, longest))
