@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import workbench
 from tests.contracts.case_finder import case_of
 from tests.contracts.cases import World
 from tests.evaluation.conftest import make_texts, pretrain_on
+from tests.interop.test_task_heads import released
+from tests.interop.worlds import tokenizer
 from workbench.cli.app import app
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
@@ -86,8 +89,6 @@ def test_the_onnx_file_and_the_pipeline_say_what_predict_says(world: World, here
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "kind"), [("roberta", "token_classification"), ("albert", "multiple_choice")])
 def test_other_classes_have_the_form(family: str, kind: str, here: Path) -> None:
-    from tests.interop.test_task_heads import released
-
     folder = workbench.load(released(here / "theirs", family, kind)).export(
         here / "out", family, objective=kind, also="onnx"
     )
@@ -130,6 +131,15 @@ def test_an_int8_folder_reopens_and_is_evaluated_as_its_class_computes(
     assert "plain" in (here / "cost.svg").read_text()
 
 
+@pytest.mark.slow
+def test_a_network_without_linear_layers_is_not_rounded(here: Path) -> None:
+    words = json.loads(tokenizer(here / "tokenizer.json").read_text())["model"]["vocab"]
+    sizes = {"vocab_size": len(words), "n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": 40}
+    transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes)).save_pretrained(here)
+    with pytest.raises(WorkbenchError, match="--int8: GPT2LMHeadModel has no linear layer of torch"):
+        workbench.load(here).export(here / "out", "gpt2", int8=True)
+
+
 def test_scales_of_rows_are_multiplied_in() -> None:
     numbers, scale = torch.tensor([[2, -4], [127, 0]], dtype=torch.int8), torch.tensor([[0.5], [2.0]])
     stored = {"a._weight_qdata": numbers, "a._weight_scale": scale, "a._weight_zero_point": torch.zeros(2, 1).char()}
@@ -146,6 +156,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is(
     model = workbench.load(pretrain_on(make_texts(tmp_path_factory.mktemp("base"))))
     with pytest.raises(WorkbenchError, match="--int8 and --also onnx exclude each other"):
         model.export(tmp_path / "out", "bert", also=["onnx"], int8=True)
+    with pytest.raises(WorkbenchError, match=r"--also\[0\] = 'onn'; allowed: sentence-transformers, onnx"):
+        app.run(["export", "run", "--as", "bert", "--output", "out", "--also", "onn"], "workbench")
     with pytest.raises(WorkbenchError, match=r"also = 'onn'"):
         model.export(tmp_path / "out", "bert", also="onn")  # type: ignore[arg-type]
     for also, int8, option in ((["onnx"], False, "--also onnx"), ([], True, "--int8")):
