@@ -392,7 +392,8 @@ class Model:
         network: Name | None = None,
         stream: Name | None = None,
         objective: Name | None = None,
-        also: Also | None = None,
+        also: Also | list[Also] | None = None,
+        int8: bool = False,
         pool: Name | None = None,
         trust: bool = False,
     ) -> Path:
@@ -402,7 +403,7 @@ class Model:
             ['README.md', 'config.json', 'model.safetensors', ..., 'tokenizer.json', 'tokenizer_config.json']
 
         Args:
-            network, stream, objective, also, pool: as the options of `workbench export`.
+            network, stream, objective, also, int8, pool: as the options of `workbench export`.
 
         Raises:
             WorkbenchError: the family cannot express the network (the message lists what differs), or the folder is the
@@ -413,7 +414,8 @@ class Model:
         allow([family], Path.cwd(), f"the family {family!r}", trust=trust)
         own = replace(self._loaded, model=copy.deepcopy(self.torch))  # adapters are merged into what is written alone
         which = {"network": network, "stream": stream, "objective": objective}
-        export(own, folder, family, **which, also=also, pool=pool, place=self.place)
+        libraries = [also] if isinstance(also, str) else also or ()
+        export(own, folder, family, **which, also=libraries, int8=int8, pool=pool, place=self.place)
         return folder
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,11 @@ import torch
 
 from pipelines.demo.row_files import write_jsonl
 from pipelines.demo.small_files import write_small_files
+from tests.hub import served_hub
 from tests.videos import tone, video
 from workbench.cli.app import main
+from workbench.interop.checkpoint_files import CONFIG, WEIGHTS
+from workbench.interop.model_card import CARD
 
 ROOT = Path(__file__).resolve().parents[2]
 LONG = 100
@@ -81,7 +85,8 @@ def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """Where a page is run: a fresh copy of the raw files; of those that the page itself has written, none."""
+    """Where a page is run: a fresh copy of the raw files; of those that the page itself has written, none. Its
+    `workbench push` reaches a hub of this machine."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     folder = Path(shutil.copytree(raw_files, tmp_path / "page"))
@@ -90,7 +95,9 @@ def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest)
         write_small_files(tmp_path / "own")
         for path in (tmp_path / "own").iterdir():
             shutil.rmtree(folder / path.name) if path.is_dir() else (folder / path.name).unlink()
-    yield folder
+    with served_hub() if "\nworkbench push" in text else nullcontext() as hub:
+        yield folder
+    assert hub is None or {CONFIG, WEIGHTS, CARD} <= {*hub.files}
     torch.set_num_threads(threads)
 
 
@@ -108,7 +115,7 @@ def in_process(page_folder: Path) -> Callable[[Callable[[], object]], Ran]:
         output = page_folder.parent / "output.txt"
         process = multiprocessing.get_context("fork").Process(target=_child, args=(function, page_folder, output))
         process.start()
-        process.join(60)
+        process.join(300)
         if process.is_alive():
             process.kill()
             process.join()

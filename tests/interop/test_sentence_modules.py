@@ -29,7 +29,7 @@ def pooled_run(folder: Path, pooler: dict[str, Any]) -> Path:
 
 @pytest.mark.parametrize("pool", ["mean", "summary"])
 def test_its_vectors_are_ours(run: Path, pool: str, tmp_path: Path) -> None:
-    export(run, tmp_path / "out", "bert", also="sentence-transformers", pool=pool)
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"], pool=pool)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(theirs, workbench.load(run).encode(TEXTS, pool=pool), atol=2e-6)
 
@@ -46,7 +46,7 @@ def test_its_vectors_are_ours(run: Path, pool: str, tmp_path: Path) -> None:
 )
 def test_a_pooler_becomes_its_modules(pooler: dict[str, Any], tmp_path: Path) -> None:
     tuned = pooled_run(tmp_path, pooler)
-    export(tuned, tmp_path / "out", "bert", also="sentence-transformers", pool="pooled")
+    export(tuned, tmp_path / "out", "bert", also=["sentence-transformers"], pool="pooled")
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(theirs, workbench.load(tuned).encode(TEXTS, pool="pooled"), atol=2e-6)
 
@@ -54,14 +54,14 @@ def test_a_pooler_becomes_its_modules(pooler: dict[str, Any], tmp_path: Path) ->
 def test_a_pooler_without_a_form_is_named(tmp_path: Path) -> None:
     tuned = pooled_run(tmp_path, {"pooler": "concat"})
     with pytest.raises(WorkbenchError, match="has no form for the pooler 'concat' with dense = True"):
-        export(tuned, tmp_path / "out", "bert", also="sentence-transformers", pool="pooled")
+        export(tuned, tmp_path / "out", "bert", also=["sentence-transformers"], pool="pooled")
     with pytest.raises(WorkbenchError, match=r"pooler text: pooler = workbench.models.poolers:ConcatPooler here"):
         export(tuned, tmp_path / "out", "bert")
     assert not (tmp_path / "out").exists()
 
 
 def test_a_later_export_leaves_none_of_its_files(run: Path, tmp_path: Path) -> None:
-    export(run, tmp_path / "out", "bert", also="sentence-transformers")
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"])
     export(run, tmp_path / "out", "bert")
     assert not (tmp_path / "out" / "modules.json").exists()
 
@@ -71,5 +71,5 @@ def test_what_it_has_no_form_for_is_refused(run: Path, tmp_path: Path) -> None:
         WorkbenchError,
         match="--pool pooled: sentence-transformers has no form for it; allowed: mean, summary, and pooled where",
     ):
-        export(run, tmp_path / "out", "bert", also="sentence-transformers", pool="pooled")
+        export(run, tmp_path / "out", "bert", also=["sentence-transformers"], pool="pooled")
     assert not (tmp_path / "out").exists()

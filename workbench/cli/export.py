@@ -30,7 +30,13 @@ def export(
     objective: Annotated[
         Word | None, typer.Option(help="The objective whose head is exported, where several heads are of one kind.")
     ] = None,
-    also: Annotated[Also | None, typer.Option(help="A library for which the folder gets files as well.")] = None,
+    also: Annotated[
+        list[Also] | None,
+        typer.Option(help="sentence-transformers or onnx: a library that the folder gets files for. Repeatable."),
+    ] = None,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="Write the matrices of linear layers as int8, with a scale for each row.")
+    ] = False,
     pool: Annotated[
         Word | None,
         typer.Option(
@@ -52,6 +58,10 @@ def export(
       workbench export runs/two-encoders --stream text --as bert --output exported/text
 
       workbench export runs/bert --as bert --also sentence-transformers --output exported/sentences
+
+      workbench export runs/sst2 --as bert --also onnx --output exported/sst2
+
+      workbench export runs/sst2 --as bert --int8 --output exported/sst2-int8
     """
     check_checkpoint_folder(output, run)
     family = family_of(family)
@@ -62,9 +72,11 @@ def export(
 
     loaded = load(run, trust=trust)
     which = {"network": network, "stream": stream, "objective": objective}
-    exported = write(loaded, output, family, **which, also=also, pool=pool, place=run)
+    exported = write(loaded, output, family, **which, also=also or (), int8=int8, pool=pool, place=run)
     kind = exported.config.get("architectures", [family])[0]
     console = Terminal()
     console.print(f"{escape(str(output))}: {len(exported.tensors)} tensors of {escape(str(kind))}")
+    for line in exported.forms:
+        console.print(escape(line.replace("`", "")), highlight=False)
     for line in exported.left:
         console.print(f"left out, as {escape(family)} has no form for it: {escape(line)}", highlight=False)

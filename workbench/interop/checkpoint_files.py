@@ -24,6 +24,7 @@ from workbench.core.files.text_files import parse_json
 from workbench.core.packages import WEIGHTS as IN_PACKAGES
 from workbench.core.packages import located
 from workbench.corpora.manifest import FILE_NAME
+from workbench.interop.scaled_tensors import scaled
 from workbench.runs.names import RECIPE, TOKENIZER, is_run
 from workbench.runs.output_places import check_apart
 from workbench.text.tokenizer_layouts import ROLES_FILE, SETTINGS_FILE
@@ -42,13 +43,17 @@ WRAPPERS = ("state_dict", "model_state_dict", "model")
 IMAGES = "preprocessor_config.json"
 SENTENCES = ("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json")
 """The files of sentence-transformers: the modules, the network's and the model's options."""
-EXPORTED = (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE, IMAGES, *SENTENCES)
+ONNX = "model.onnx"
+"""The network for onnxruntime."""
+QUANTISED = "quantization_config"
+"""The key of a configuration with the way in which weights are rounded."""
+EXPORTED = (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE, IMAGES, *SENTENCES, ONNX)
 """The files that an export writes."""
 FOREIGN = (".json", ".safetensors", *TORCH, ".txt", ".model")
 """Suffixes of the files of a checkpoint: one of another name means that another program wrote the folder."""
 NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 
-Also = Literal["sentence-transformers"]
+Also = Literal["sentence-transformers", "onnx"]
 """The libraries for which an export adds files to its own."""
 
 
@@ -164,7 +169,7 @@ def read_config(file: Path | None) -> dict[str, Any]:
 
 
 def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
-    """All tensors of files of weights, on the CPU.
+    """All tensors of files of weights, on the CPU; int8 matrices with their scales multiplied in.
 
     Raises:
         WorkbenchError: a file is damaged, or has values that are not tensors.
@@ -176,7 +181,7 @@ def read_tensors(files: Iterable[Path]) -> dict[str, Tensor]:
         tensors |= _read_torch(file) if file.suffix in TORCH else read_weights(file)
     if tensors and all(name.startswith("module.") for name in tensors):  # saved from DistributedDataParallel
         tensors = {name.removeprefix("module."): tensor for name, tensor in tensors.items()}
-    return tensors
+    return scaled(tensors)
 
 
 def read_names(files: Iterable[Path]) -> list[str]:

@@ -7,7 +7,7 @@ rules, must be the same bits.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,9 +17,10 @@ from torch import Tensor
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
-from workbench.interop.checkpoint_files import CONFIG, IMAGES, SENTENCES, WEIGHTS, Also, read_tensors
+from workbench.interop.checkpoint_files import CONFIG, IMAGES, ONNX, SENTENCES, WEIGHTS, Also, read_tensors
 from workbench.interop.checkpoint_reader import make_family, spelt_tensors
 from workbench.interop.family import OWN, TIED, CheckpointFamily, FamilyConfig, checked_heads
+from workbench.interop.further_forms import check_forms, write_forms
 from workbench.interop.model_card import CARD, card, is_own
 from workbench.interop.network_description import ModelDescription, differences, model_description, spelt_out
 from workbench.interop.one_stream import alone
@@ -45,11 +46,13 @@ class ExportedWeights(NamedTuple):
 
     Attributes:
         left: what the form cannot hold, for people: heads and transforms.
+        forms: further forms in the folder, for people.
     """
 
     tensors: dict[str, Tensor]
     config: dict[str, Any]
     left: list[str]
+    forms: Sequence[str] = ()
 
 
 def one_of_a_kind(
@@ -158,7 +161,8 @@ def export(
     network: str | None = None,
     stream: str | None = None,
     objective: str | None = None,
-    also: Also | None = None,
+    also: Sequence[Also] = (),
+    int8: bool = False,
     pool: str | None = None,
     place: Path = Path("run"),
 ) -> ExportedWeights:
@@ -166,12 +170,12 @@ def export(
 
     Args:
         objective: of several heads of one kind the one that is exported.
-        also, pool: another library that the folder gets files for, and the pooling of its vectors.
+        also, int8, pool: further forms (`workbench.interop.further_forms`), and the pooling of sentence-transformers.
         place: of the run, for messages.
 
     Raises:
-        WorkbenchError: as `exported_weights`; no network, stream or objective has this name; or an adapter cannot be
-            merged.
+        WorkbenchError: as `exported_weights`; no network, stream or objective has this name; an adapter cannot be
+            merged; or a further form cannot be written.
     """
     chosen = loaded.model.network_name(network)
     merged_away = merge(loaded.model.network(chosen))
@@ -186,7 +190,7 @@ def export(
     spec, seen = recipe.all_networks[chosen], visibilities_of(recipe, chosen)
     checkpoint_family = make_family(family)
     poolers, streams = loaded.model.network(chosen).poolers, [stream] if stream is not None else [*spec.streams]
-    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}, poolers) if also == WITH else None
+    layers = vector_layers(all_heads, streams, pool, seen == {"causal"}, poolers) if WITH in also else None
     if layers is not None and pool == "pooled" and head is None:  # it is among the modules of that library
         del poolers["text"]
         spec = spec.with_poolers({})
@@ -197,19 +201,21 @@ def export(
     lost += merged_away
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
     made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
+    check_forms(also, int8, streams)
     write_checkpoint_folder(folder, made)
     described = checkpoint_family.network(FamilyConfig(made.config))
     if tokenizer is not None:
         write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
-    for name in (IMAGES, *SENTENCES):  # of an earlier export
+    for name in (IMAGES, *SENTENCES, ONNX):  # of an earlier export
         (folder / name).unlink(missing_ok=True)
     if layers is not None:
         write_modules(folder, described.streams["text"], layers)
     images = _preprocessor(checkpoint_family, FamilyConfig(made.config), spec, recipe, chosen)
     if images is not None:
         write_text(folder / IMAGES, json.dumps(images, indent=2) + "\n")
+    made = made._replace(forms=write_forms(folder, also, int8))
     if is_own(folder):
-        write_text(folder / CARD, card(recipe, place, made.config, made.left, family))
+        write_text(folder / CARD, card(recipe, place, made.config, made.left, family, made.forms))
     return made
 
 

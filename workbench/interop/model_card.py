@@ -40,13 +40,21 @@ PLACE, NAMED = re.compile(r"[^\s(]*/([^\s/),]+)"), r"\1"
 LICENCES = ("licence", "license")
 
 
-def card(recipe: Recipe, place: Path, config: Mapping[str, Any], left: Sequence[str], family: str) -> str:
+def card(
+    recipe: Recipe,
+    place: Path,
+    config: Mapping[str, Any],
+    left: Sequence[str],
+    family: str,
+    forms: Sequence[str] = (),
+) -> str:
     """The text of the card of an export of a run, or of a checkpoint, which has no results.
 
     Args:
         place: the run.
         config: the configuration that is exported.
         left: what the folder does not hold, for people.
+        forms: further forms that it holds, for people.
     """
     results = [each for each in read_results(place) if each["numbers"]] if is_run(place) else []
     architecture = str(next(iter(config.get("architectures") or [family])))
@@ -66,6 +74,7 @@ def card(recipe: Recipe, place: Path, config: Mapping[str, Any], left: Sequence[
         f"{recipe.seed}." + (f" The control `{recipe.control}` was on." if recipe.control else ""),
         "\n## Results\n",
         *(_results(results) if results else ["It was not evaluated."]),
+        *(["\n## Forms\n", *(f"- {form}." for form in forms)] if forms else []),
         "\n## What it is not for\n",
         *_limits(left, results),
         "\n## Made with\n",

@@ -84,7 +84,7 @@ def test_sentence_transformers_has_the_vectors_of_the_common_space(
     run = pretrain(load_recipe(str(file), [f"tasks.it.objectives={json.dumps([space])}"]), tmp_path / "run")
     with pytest.raises(WorkbenchError, match="reads image, text, and the library texts alone; pass --stream text"):
         vector_layers(torch.nn.ModuleDict(), ["image", "text"], None, False, torch.nn.ModuleDict())
-    export(run, tmp_path / "out", "bert", stream="text", also="sentence-transformers")
+    export(run, tmp_path / "out", "bert", stream="text", also=["sentence-transformers"])
     texts = [" ".join(WORDS[:4]), WORDS[5]]
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(texts)
     np.testing.assert_allclose(theirs, workbench.load(run).encode(texts), atol=1e-6)

@@ -218,4 +218,7 @@ def _for_typer(hint: Any) -> Any:
         return Annotated[(inner, *infos)] if infos else inner
     if origin in (typing.Union, types.UnionType):
         return typing.Union[tuple(map(_for_typer, arguments))]  # noqa: UP007  (built from values)
-    return list[_for_typer(arguments[0])] if origin is list else hint  # type: ignore[misc]
+    if origin is not list:
+        return hint
+    inner = _for_typer(arguments[0])
+    return list[str if typing.get_origin(inner) is Literal else inner]  # type: ignore[misc]  # it has no list of choices

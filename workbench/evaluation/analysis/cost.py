@@ -1,5 +1,8 @@
 """What a network costs: parameters, bytes, operations, time. `workbench cost`.
 
+An exported folder with `model.onnx` has a second row, whose passes are those of onnxruntime. One with int8 matrices is
+run by its class of Hugging Face and torchao.
+
 Times are those of forward passes in evaluation mode, after passes that are not counted. A median and a ninetieth
 percentile are of single batches, so they hold for this machine and its load: compare networks in one command, which
 takes turns.
@@ -21,24 +24,22 @@ import torch
 from rich.table import Table
 
 from workbench.core.errors import WorkbenchError
-from workbench.core.packages import WEIGHTS as IN_PACKAGES
-from workbench.core.packages import located
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis.network_forms import NetworkForm, Pass, forms_of
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_network
+from workbench.evaluation.scoring.evaluation import results_of
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.interop.run_or_checkpoint import load, name_at
 from workbench.models.attention.call import use_kernel
 from workbench.parallel.sharded_table import count_parameters
 from workbench.pretraining.forward import read
 from workbench.pretraining.window_lengths import window_of
-from workbench.runs.metrics_file import read_results
-from workbench.runs.names import FROZEN, MODEL, MODEL_PIECES, TABLES, is_run
+from workbench.runs.metrics_file import results_in
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.document import DocumentBuilder
 from workbench.sequences.sequence import Sequence as TokenSequence
 from workbench.training.metrics import Operations
 
-WEIGHTS = ("*.safetensors", "*.bin")
 WARM_UP = 2
 AS_READ = "as read"
 """In the place of a length: sequences of a corpus, as the run's task makes them."""
@@ -70,9 +71,14 @@ class PassCost:
 
 @dataclass(frozen=True)
 class NetworkCost:
-    """The costs of a network: `parameters`, of which `in_layers` without the tables of tokens; `disk` is bytes."""
+    """The costs of a network: `parameters`, of which `in_layers` without the tables of tokens; `disk` is bytes.
+
+    Attributes:
+        engine: the library that runs it.
+    """
 
     place: str
+    engine: str
     network: str
     parameters: int
     in_layers: int
@@ -90,20 +96,21 @@ class NetworkCost:
 
 @dataclass
 class _Timed:
-    """A batch of a network, and the seconds of its passes."""
+    """A batch of a form of a network, and the seconds of its passes."""
 
-    run: EvaluatedRun
+    form: NetworkForm
     length: int | str
     batch: Batch
+    forward: Pass
     seconds: list[float] = field(default_factory=list)
     operations: float = 0.0
     memory: int | None = None
 
     @torch.inference_mode()
     def pass_once(self, counted: bool) -> None:
-        device = self.run.world.device
+        device = self.form.device
         begin = time.perf_counter()
-        read(self.run.network, self.batch)
+        self.forward()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         if counted:
@@ -112,9 +119,9 @@ class _Timed:
     @torch.no_grad()  # in inference mode a linear layer is one operation without a formula
     def count(self) -> None:
         """Operations, and on a GPU the memory at its peak."""
-        device = self.run.world.device
+        device = self.form.device
         with Operations() as counter, use_kernel("padded"):
-            read(self.run.network, self.batch)
+            read(self.form.run.network, self.batch)
         self.operations = counter.total / self.batch.size
         if device.type == "cuda":
             before = torch.cuda.memory_allocated(device)
@@ -152,13 +159,21 @@ def costs(
             positions than a length.
     """
     runs = [_opened(place, network, precision, trust) for place in places]
-    timed = [[*_batches(run, corpus, lengths, batches)] for run in runs]
-    for each in (one for of_run in timed for one in of_run):
+    names = [name_at(place) for place in places]
+    shown = [name if names.count(name) == 1 else str(place) for name, place in zip(names, places, strict=True)]
+    forms = [
+        (form, [_Timed(form, length, batch, form.prepared(batch)) for length, batch in made])
+        for run, name in zip(runs, shown, strict=True)
+        for made in [[*_batches(run, corpus, lengths, batches)]]
+        for form in forms_of(run, name, precision)
+    ]
+    every = [one for _, timed in forms for one in timed]
+    for each in every:
         each.count()
     for number in range(WARM_UP + rounds):
-        for each in (one for of_run in timed for one in of_run):
+        for each in every:
             each.pass_once(counted=number >= WARM_UP)
-    return [_cost(run, [one.cost for one in of_run], precision) for run, of_run in zip(runs, timed, strict=True)]
+    return [_cost(form, [one.cost for one in timed]) for form, timed in forms]
 
 
 def _opened(place: Path, network: str | None, precision: str, trust: bool) -> EvaluatedRun:
@@ -166,33 +181,23 @@ def _opened(place: Path, network: str | None, precision: str, trust: bool) -> Ev
     return run.on(run.world, precision)
 
 
-def _cost(run: EvaluatedRun, passes: list[PassCost], precision: str) -> NetworkCost:
+def _cost(form: NetworkForm, passes: list[PassCost]) -> NetworkCost:
+    run, device = form.run, form.device
     tables = sum(each.numel() for name, each in run.network.named_parameters() if name.startswith("embeddings."))
-    whole, device = count_parameters(run.network), run.world.device
-    results = read_results(run.folder) if is_run(run.folder) else []
+    whole = count_parameters(run.network)
+    results = results_in(results_of(run.folder))
     numbers = {f"{r['task']}/{name}": value for r in results for name, value in [*r["numbers"].items()][:1]}
     return NetworkCost(
-        name_at(run.folder), run.objective.network, whole, whole - tables, _bytes_of_weights(run),
-        torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu", torch.get_num_threads(), precision,
-        passes, numbers,
+        form.place, form.engine, run.objective.network, whole, whole - tables, form.disk,
+        torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu", torch.get_num_threads(),
+        form.precision, passes, numbers,
     )  # fmt: skip
-
-
-def _bytes_of_weights(run: EvaluatedRun) -> int:
-    """Of the files that the weights of all networks and heads are read from."""
-    if not is_run(run.folder):
-        place = located(run.folder, IN_PACKAGES)
-        folder = place if place.is_dir() else place.parent
-        return sum(file.stat().st_size for pattern in WEIGHTS for file in folder.glob(pattern))
-    checkpoint = Path(run.checkpoint)
-    files = [checkpoint / MODEL, run.folder / FROZEN]
-    files += [file for part in (MODEL_PIECES, TABLES) for file in (checkpoint / part).rglob("*")]
-    return sum(file.stat().st_size for file in files if file.is_file())
 
 
 def _batches(
     run: EvaluatedRun, corpus: Corpus | None, lengths: Sequence[int], batches: Sequence[int]
-) -> Iterator[_Timed]:
+) -> Iterator[tuple[int | str, Batch]]:
+    """The batches of each length and size."""
     device = run.world.device
     made: list[tuple[int | str, list[TokenSequence]]]
     if corpus is not None:
@@ -205,7 +210,7 @@ def _batches(
         if not sequences:
             raise WorkbenchError(f"{run.folder}: nothing of the corpus makes a sequence; take another one")
         for size in batches:
-            yield _Timed(run, length, collate([*islice(cycle(sequences), size)]).to(device))
+            yield length, collate([*islice(cycle(sequences), size)]).to(device)
 
 
 def _texts(run: EvaluatedRun, length: int, count: int) -> list[TokenSequence]:
@@ -233,16 +238,20 @@ def _texts(run: EvaluatedRun, length: int, count: int) -> list[TokenSequence]:
 
 def tables(found: Sequence[NetworkCost]) -> list[Table]:
     """The costs for people: networks, and their passes."""
-    networks = Table(title=f"networks ({found[0].device}, {found[0].threads} threads, {found[0].precision})")
+    devices, precisions = (
+        ", ".join(dict.fromkeys(getattr(each, key) for each in found)) for key in ("device", "precision")
+    )
+    networks = Table(title=f"networks ({devices}, {found[0].threads} threads, {precisions})")
     tasks = list(dict.fromkeys(name for each in found for name in each.results))
-    for column in ("", "parameters", "without tables", "MB on disk", *tasks):
-        networks.add_column(column, justify="left" if not column else "right")
+    for column in ("", "run by", "parameters", "without tables", "MB on disk", *tasks):
+        networks.add_column(column, justify="left" if column in ("", "run by") else "right", overflow="fold")
     for each in found:
         numbers = [f"{each.results[name]:.4g}" if name in each.results else "" for name in tasks]
-        networks.add_row(each.place, f"{each.parameters:,}", f"{each.in_layers:,}", f"{each.disk / 1e6:,.1f}", *numbers)
+        sizes = (f"{each.parameters:,}", f"{each.in_layers:,}", f"{each.disk / 1e6:,.1f}")
+        networks.add_row(each.place, each.engine, *sizes, *numbers)
     passes = Table(title="forward passes: million operations a sequence, milliseconds a batch, sequences per second")
     for column in ("", "tokens", "batch", "Mop", "ms", "p90", "per s", "MB"):
-        passes.add_column(column, justify="left" if not column else "right")
+        passes.add_column(column, justify="left" if not column else "right", overflow="fold")
     for each in found:
         for one in each.passes:
             times = (f"{one.milliseconds:.2f}", f"{one.slow:.2f}", f"{one.per_second:,.1f}")
