@@ -54,12 +54,17 @@ HEADS = {
 """By the objective, which is also the name of the head in the rules."""
 
 
+HELPERS = ("distil", "balance")
+"""Objectives that train a network next to that of its task, and whose heads say nothing of an input."""
+
+
 def task_head(objectives: Mapping[str, Spec], chosen: str | None = None) -> str | None:
-    """The objective whose head decides the class of an export: the chosen one, or the only one that a network has.
+    """The objective whose head decides the class of an export: the chosen one, or the only one that a network has
+    besides objectives that help others (`HELPERS`).
 
     None where a network leaves without such a head.
     """
-    paths = {KINDS["objective"].path(name) for name in HEADS}
+    paths, helping = ({KINDS["objective"].path(name) for name in names} for names in (HEADS, HELPERS))
     heads = [
         name
         for name, spec in objectives.items()
@@ -67,7 +72,8 @@ def task_head(objectives: Mapping[str, Spec], chosen: str | None = None) -> str 
     ]
     if chosen is not None:
         return chosen if chosen in heads else None
-    return heads[0] if len(heads) == len(objectives) == 1 else None
+    others = [name for name, spec in objectives.items() if KINDS["objective"].path(spec["objective"]) not in helping]
+    return heads[0] if len(heads) == len(others) == 1 else None
 
 
 def with_head(checkpoint_family: CheckpointFamily, kind: str) -> CheckpointFamily:
