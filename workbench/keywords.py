@@ -181,10 +181,15 @@ class Evaluate(TypedDict, total=False):
     beams: int
     candidates: Any
     captions: int | None
+    contexts: int
     control: Any
+    decay: float
+    draws: int
     early_stopping: Literal["false", "true", "never"]
+    field: Literal["tags", "marks", "dependencies"] | None
     first_stage: Place | None
     folds: int
+    frequencies: Place | None
     gold: Literal["all", "inventory"]
     gqa_predictions: Place | None
     graph: Place
@@ -202,27 +207,36 @@ class Evaluate(TypedDict, total=False):
     network: str | None
     normalisation: Literal["sum", "mean"]
     objective: str | None
+    other: Place
+    other_network: str | None
     overrides: Assignments | None
+    pairs: int
     precision: Literal["float32", "bfloat16", "float16"]
     predictions: Place | None
     probe: bool
+    rank: Place | None
+    rate: float
     rerank: int
     rule: Literal["positive", "positive_or_top"]
     same: Place | None
     scheme: Literal["BIO", "IOBES", "BILOU", "BMES", "spans"] | None
     seed: int
     signs: bool
+    spans: int
     stream: str | None
     stride: int | None
     template: str | Sequence[str] | None
     ties: Literal["realistic", "pessimistic"]
     tokenize: Literal["13a", "intl", "zh", "char", "none"]
+    train: Place | None
+    trigger: int
     unigrams: Place | None
     unseen: bool
     valid: Place
     valid_negatives: Place
     variant: Literal["official_2015", "early_script", "always_normalise", "single_answer", "anls"] | None
     wordnet: Place | None
+    words: int
 
 
 class Predict(TypedDict, total=False):

@@ -140,7 +140,7 @@ class ScalesAdapter(WeightAdapter):
     def merge(self, module: nn.Linear) -> None:
         super().merge(module)
         if self.of == "outputs" and module.bias is not None:
-            module.bias *= self.scale
+            module.bias.data *= self.scale
 
 
 class PrefixAdapter(Adapter):

@@ -356,6 +356,12 @@ class FeedForwardBlock(nn.Module):
         self.residual = options.sublayer(size)
 
     @property
+    def single(self) -> FeedForward:
+        """The network of a block without experts."""
+        assert isinstance(self.network, FeedForward)
+        return self.network
+
+    @property
     def added(self) -> Tensor:
         """The weights of the map whose result is added to the rows."""
         outer = self.network.outer

@@ -101,14 +101,14 @@ class AggregatorLayer(CutModule, nn.Module):
         fused = self._text_inner(text)
         entity = new.pop(self.entity, None)
         if entity is None:
-            new[self.text] = self._text_outer(text, self.feed_forward.network.activation(fused))
+            new[self.text] = self._text_outer(text, self.feed_forward.single.activation(fused))
             return new
         if self.entity_attention is not None:
             entity = self.entity_attention(entity, context, (self.entity,))
         token = context.fields(self.entity)["token"]
         entered = self.entered(entity if self.entity_residual is None else self.entity_residual.enter(entity))
         fused = fused.index_add(0, token, F.linear(entered, self.entity_inner.weight).to(fused.dtype))
-        fused = self.feed_forward.network.activation(fused)
+        fused = self.feed_forward.single.activation(fused)
         new[self.text] = self._text_outer(text, fused)
         if self.entity_outer is not None and self.entity_residual is not None:
             new[self.entity] = self.entity_residual.leave(entity, self.entity_outer(fused[token]))
@@ -117,9 +117,9 @@ class AggregatorLayer(CutModule, nn.Module):
     def _text_inner(self, text: Tensor) -> Tensor:
         """The text's part of the fused state, with both biases [tokens, intermediate_size]."""
         rows = self.entered(self.feed_forward.residual.enter(text))
-        inner = self.feed_forward.network.inner
+        inner = self.feed_forward.single.inner
         bias = None if inner.bias is None else inner.bias + self.entity_inner.bias
         return F.linear(rows, inner.weight, bias)
 
     def _text_outer(self, text: Tensor, fused: Tensor) -> Tensor:
-        return self.feed_forward.residual.leave(text, self.feed_forward.network.outer(fused))
+        return self.feed_forward.residual.leave(text, self.feed_forward.single.outer(fused))

@@ -51,11 +51,11 @@ def _named(tree: Any) -> Iterator[tuple[str, str]]:
 
 
 def shipped_components() -> list[tuple[str, str]]:
-    """Those with short names, and whatever a recipe names."""
+    """Those with short names, and whatever a recipe names, without torch's."""
     found = {(kind, name) for kind in KINDS for name in parts.short_names(kind)}
     for recipe in recipe_names():
         found |= set(_named(dataclasses.asdict(shipped_recipe(recipe))))
-    return sorted(found)
+    return sorted((kind, name) for kind, name in found if not name.startswith("torch."))
 
 
 def declared(components: list[tuple[str, str]]) -> dict[str, dict[str, Any]]:

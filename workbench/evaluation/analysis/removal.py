@@ -162,7 +162,7 @@ def attention_of(layer: nn.Module) -> MultiHeadAttention:
 
 def _last(layer: nn.Module) -> tuple[nn.Linear, nn.Linear]:
     assert isinstance(layer, SelfLayer)
-    return attention_of(layer).output, layer.feed_forward.network.outer
+    return attention_of(layer).output, layer.feed_forward.single.outer
 
 
 def importances(
@@ -263,7 +263,7 @@ def _smaller(recipe: Recipe, name: str, network: Network, kept: list[tuple[Tenso
 def _cut(layer: nn.Module, heads: Tensor, features: Tensor) -> dict[str, Tensor]:
     """The tensors of a layer that become smaller, by their names in it."""
     assert isinstance(layer, SelfLayer)
-    attention, network = layer.attention.attention, layer.feed_forward.network
+    attention, network = layer.attention.attention, layer.feed_forward.single
     size, blocks = attention.head_size, 2 if network.gated else 1
     columns = (heads[:, None] * size + torch.arange(size)).flatten()
     projected = torch.cat([columns + block * attention.num_heads * size for block in range(3)])

@@ -36,7 +36,8 @@ class ClozeClassification(Classification):
             WorkbenchError: the run predicts no masked tokens, or a class of the corpus has no word.
         """
         assert isinstance(tuning, ClozeTuning)
-        words = {name: word for name, _, word in (assignment.partition("=") for assignment in tuning.word)}
+        stated = [assignment.partition("=") for assignment in tuning.word]
+        words = {name: word for name, _, word in stated}
         corpus = Corpus.open(tuning.corpus)
         label, counts = chosen_label(corpus, tuning.label)
         check_varied(corpus, label, counts)

@@ -42,7 +42,7 @@ class Qwen3Moe(Qwen3):
         return Llama.head_size(self, config)
 
     def count(self, config: FamilyConfig) -> int:
-        """The number of experts; releases name it otherwise than the library's newest version."""
+        """The number of experts, which published configurations name otherwise than the library's newest version."""
         return int(config.get("num_experts") or config.get("num_local_experts") or 128)
 
     def feed_forward(self, config: FamilyConfig, theirs: str, ours: str) -> list[Rule]:
