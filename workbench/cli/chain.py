@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from workbench.core.errors import MachineError, WorkbenchError
-from workbench.core.options.bounds import Assignment, Name
+from workbench.core.options.bounds import Assignment, Place
 from workbench.core.terminal import Terminal
 
 
 def chain(
     file: Annotated[
-        Name,
+        Place,
         typer.Argument(
             help="The chain: a YAML file with `stages`, and what is measured after each; or the name of one that "
             "ships: dapt-tapt, intermediate-task, ulmfit."
