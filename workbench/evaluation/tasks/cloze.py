@@ -36,7 +36,8 @@ class ClozeClassification(Classification):
             WorkbenchError: the run predicts no masked tokens, or a class of the corpus has no word.
         """
         assert isinstance(tuning, ClozeTuning)
-        words: dict[str, str] = dict(_pair(assignment) for assignment in tuning.word)
+        stated = [assignment.partition("=") for assignment in tuning.word]
+        words = {name: word for name, _, word in stated}
         corpus = Corpus.open(tuning.corpus)
         label, counts = chosen_label(corpus, tuning.label)
         check_varied(corpus, label, counts)
@@ -44,15 +45,9 @@ class ClozeClassification(Classification):
         _check_words(words, {*counts, *held_out.get(label, ())}, label)
         learned = _masked_model(base)
         options = {key: learned[key] for key in ("stream", "head") if key in learned}
-        objective = {"objective": "cloze", "words": words, "label": label, **options}
+        objective: dict[str, Any] = {"objective": "cloze", "words": words, "label": label, **options}
         sequence = text_sequence(base, "cloze", tuning.max_length, pattern=tuning.pattern)
         return Setup(sequence, objective, heads={"cloze": objective_name(learned)})
-
-
-def _pair(assignment: str) -> tuple[str, str]:
-    """A class and its word, from CLASS=WORD."""
-    name, _, word = assignment.partition("=")
-    return name, word
 
 
 def _masked_model(base: Recipe) -> dict[str, Any]:
