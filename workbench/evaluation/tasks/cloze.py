@@ -44,7 +44,7 @@ class ClozeClassification(Classification):
         held_out = label_counts(Corpus.open(tuning.held_out)) if tuning.held_out else {}
         _check_words(words, {*counts, *held_out.get(label, ())}, label)
         learned = _masked_model(base)
-        options = {key: learned[key] for key in ("stream", "head") if key in learned}
+        options: dict[str, Any] = {key: learned[key] for key in ("stream", "head") if key in learned}
         objective: dict[str, Any] = {"objective": "cloze", "words": words, "label": label, **options}
         sequence = text_sequence(base, "cloze", tuning.max_length, pattern=tuning.pattern)
         return Setup(sequence, objective, heads={"cloze": objective_name(learned)})
