@@ -16,11 +16,18 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import SENTENCES
+from workbench.models.blocks import Ungated
 from workbench.recipe.spec import Spec
 from workbench.runs.weights import save_tensors
 
 WITH = "sentence-transformers"
 Rows = Literal["first", "last", "mean"]
+ACTIVATIONS: dict[Ungated | None, str] = {
+    None: "linear.Identity",
+    "tanh": "activation.Tanh",
+    "relu": "activation.ReLU",
+    "gelu": "activation.GELU",
+}
 POOLING = {"first": "cls_token", "last": "lasttoken", "mean": "mean_tokens"}
 
 
@@ -29,12 +36,15 @@ class VectorLayers(NamedTuple):
 
     Attributes:
         rows: the row, or the mean of all.
-        norm, linear: layers of a contrastive head; the vector is normalised behind them.
+        norm, linear, activation: layers of a contrastive head.
+        cosine: whether the vector is normalised behind them, or compared by products; None: neither, without a head.
     """
 
     rows: Rows
     norm: nn.LayerNorm | None = None
     linear: nn.Linear | None = None
+    activation: Ungated | None = None
+    cosine: bool | None = None
 
 
 def vector_layers(heads: nn.ModuleDict, streams: Sequence[str], pool: str | None, causal: bool) -> VectorLayers:
@@ -77,10 +87,16 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
         names.append("LayerNorm")
     if layers.linear is not None:
         sizes = {"in_features": layers.linear.in_features, "out_features": layers.linear.out_features}
-        stated = {**sizes, "bias": layers.linear.bias is not None, "activation_function": IDENTITY}
+        stated = {
+            **sizes,
+            "bias": layers.linear.bias is not None,
+            "activation_function": _activation(layers.activation),
+        }
         _write(folder / f"{len(names)}_Dense", stated, _weights(layers.linear, "linear"))
-        (folder / f"{len(names) + 1}_Normalize").mkdir(exist_ok=True)
-        names += ["Dense", "Normalize"]
+        names.append("Dense")
+    if layers.cosine:
+        (folder / f"{len(names)}_Normalize").mkdir(exist_ok=True)
+        names.append("Normalize")
     paths = ["", *(f"{number}_{name}" for number, name in enumerate(names) if number)]
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -88,11 +104,20 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
     ]
     listed, network, model = SENTENCES
     write_text(folder / network, json.dumps({"max_seq_length": text["max_positions"], "do_lower_case": False}))
-    write_text(folder / model, json.dumps({"similarity_fn_name": "cosine"}))
+    write_text(folder / model, json.dumps({"similarity_fn_name": "dot" if layers.cosine is False else "cosine"}))
     write_text(folder / listed, json.dumps(modules, indent=2) + "\n")
 
 
-IDENTITY = "torch.nn.modules.linear.Identity"
+def _activation(name: Ungated | None) -> str:
+    """The class of an activation.
+
+    Raises:
+        WorkbenchError: the library has no module for it.
+    """
+    if name not in ACTIVATIONS:
+        allowed = ", ".join(str(each or "null") for each in ACTIVATIONS)
+        raise WorkbenchError(f"--also {WITH}: activation = {name}; allowed: {allowed}. Pass --pool mean or summary")
+    return f"torch.nn.modules.{ACTIVATIONS[name]}"
 
 
 def _write(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:
