@@ -36,7 +36,7 @@ CONTRAST = {
 APART = {"query": "text", "passage": "image", "roles": False, "size": 8}
 CASES = {
     "": ObjectiveCase({**APART, "norm": True}, CONTRAST, reads=("text", "image")),
-    "sigmoid": ObjectiveCase({**APART, "loss": "sigmoid", "pool": "mean"}, CONTRAST, reads=("text", "image")),
+    "sigmoid": ObjectiveCase({**APART, "loss": "sigmoid", "norm": True}, CONTRAST, reads=("text", "image")),
 }
 RECORDS = [
     {"key": str(i), "draw": (0, i), "text": text, "choices": choices, "answer": 0}

@@ -157,8 +157,8 @@ class Contrast(Objective):
             for side, stream in self.streams.items():
                 if not sample[side][0].length(stream):
                     raise WorkbenchError(
-                        f"objective {self.name!r}: the {side} of sample {key!r} has no rows in the stream {stream!r}; "
-                        "remove such samples from the corpus"
+                        f"objective {self.name!r}: sequence {key!r} has no rows in {stream!r} as its {side}. "
+                        "Remove such samples from the corpus"
                     )
         return samples
 

@@ -13,7 +13,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.sequences.builder import Builder
 
-CASES = {"": BuilderCase({"passages": "twice"})}
+CASES = {"": BuilderCase({"passages": "twice"}, {"small": "each text is read twice"})}
 DRAWS = Draws(0, "task", "it", number=(0,))
 SAMPLE = {"key": "1", "draw": (0, 0), "text": "a river", "choices": ["one", "two", "three", "four"], "answer": 2}
 
