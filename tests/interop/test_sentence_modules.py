@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
 
 import workbench
-from tests.evaluation.conftest import TEXTS, make_texts, pretrain_on
+from tests.evaluation.conftest import TEXTS, make_texts, network, pretrain_on, recipe_tree
 from workbench.cli.export import export
 from workbench.core.errors import WorkbenchError
+from workbench.recipe.trees import recipe_from_dict
+from workbench.training.pretrain import pretrain
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +27,16 @@ def test_its_vectors_are_ours(run: Path, pool: str, tmp_path: Path) -> None:
     export(run, tmp_path / "out", "bert", also="sentence-transformers", pool=pool)
     theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(theirs, workbench.load(run).encode(TEXTS, pool=pool), atol=2e-6)
+
+
+@pytest.mark.parametrize("options", [{"pool": "mean"}, {"size": 16, "bias": True, "activation": "tanh", "norm": True}])
+def test_vectors_of_a_contrast_are_ours(options: dict[str, Any], tmp_path: Path) -> None:
+    tree = recipe_tree(make_texts(tmp_path), network(16), [{"objective": "contrast", "learned": False, **options}])
+    tree["tasks"]["text"]["sequence"] = {"builder": "text_pair", "passages": "twice", "max_length": 16}
+    run = pretrain(recipe_from_dict(tree), tmp_path / "run")
+    export(run, tmp_path / "out", "bert", also="sentence-transformers")
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(theirs, workbench.load(run).encode(TEXTS), atol=2e-6)
 
 
 def test_a_later_export_leaves_none_of_its_files(run: Path, tmp_path: Path) -> None:

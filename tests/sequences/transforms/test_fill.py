@@ -12,7 +12,7 @@ from workbench.core.keyed import Draws
 from workbench.sequences.sequence import Sequence, text_fields
 from workbench.sequences.transforms.fill import FillTransform
 
-CASE = TransformCase({"length": 512}, {"seed": "nothing is drawn", "dropped": "nothing is left out"})
+CASE = TransformCase({"length": 512}, {"dropped": "nothing is left out"})
 DRAWS = Draws(0, "task", "transform", number=(0,))
 
 
@@ -22,9 +22,7 @@ def test_texts_get_one_length_and_images_alone_none() -> None:
     short, whole, without = FillTransform(tokenizer, 5)(made, DRAWS)
     assert short.streams["text"]["input_ids"].tolist() == [7, 8, 9, tokenizer.id("pad"), tokenizer.id("pad")]
     assert short.streams["text"]["position_ids"].tolist() == [0, 1, 2, 3, 4]
-    assert (
-        short.streams["text"]["special"].tolist() == short.streams["text"]["taken"].tolist() == [False] * 3 + [True] * 2
-    )
+    assert short.streams["text"]["taken"].tolist() == [False] * 3 + [True] * 2
     assert whole.streams["text"]["input_ids"].tolist() == [7, 8, 9, 10, 11]
     assert without.streams == {}
     with pytest.raises(WorkbenchError, match="has a text of 5 tokens, and length = 4"):

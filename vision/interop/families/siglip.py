@@ -137,7 +137,7 @@ def _parts(config: FamilyConfig) -> tuple[FamilyConfig, FamilyConfig]:
     """The options of the text's encoder and of the image's; the library leaves out its defaults."""
     defaults = ({**SIZES, **WORDS}, {**SIZES, **PIXELS})
     text, vision = (
-        FamilyConfig({**known, **config.get(key, {})})
+        FamilyConfig({**known, **config[key]})
         for key, known in zip(("text_config", "vision_config"), defaults, strict=True)
     )
     return text, vision

@@ -8,9 +8,11 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Word
 from workbench.sequences.protocols import Transform
-from workbench.sequences.rows import insert, recount
+from workbench.sequences.rows import insert
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
+
+COUNTED = ("position_ids", "rank")
 
 
 class FillTransform(Transform):
@@ -31,21 +33,20 @@ class FillTransform(Transform):
         self.padding = tokenizer.id("pad" if tokenizer.has("pad") else "eos")
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
-        for sequence in sequences:
-            rows = sequence.length(self.stream)
-            if rows > self.length:
-                raise WorkbenchError(
-                    f"sequence {sequence.key!r} has a text of {rows} tokens, and length = {self.length}; set "
-                    "max_length of the builder to that at most"
-                )
-            if 0 < rows < self.length:
-                self._fill(sequence, rows)
-        return sequences
+        return [self._filled(sequence) for sequence in sequences]
 
-    def _fill(self, sequence: Sequence, rows: int) -> None:
-        new = self.length - rows
-        ends = {"word_ids": -1, "char_start": -1, "char_end": -1, "special": True, "taken": True}
-        given = {name: value for name, value in ends.items() if name in sequence.fields(self.stream)}
+    def _filled(self, sequence: Sequence) -> Sequence:
+        rows = sequence.length(self.stream)
+        if rows > self.length:
+            raise WorkbenchError(
+                f"sequence {sequence.key!r} has a text of {rows} tokens, and length = {self.length}; set max_length of "
+                "the builder to that at most"
+            )
+        if rows in (0, self.length):
+            return sequence
+        filled, new = sequence.copy(), self.length - rows
+        fields = filled.fields(self.stream)
+        counted = {name: fields[name][-1] + 1 + np.arange(new) for name in COUNTED if name in fields}
         last = np.full(new, rows - 1)
-        insert(sequence, np.full(new, rows), self.stream, like=last, input_ids=self.padding, **given)
-        recount(sequence, self.stream)
+        insert(filled, np.full(new, rows), self.stream, like=last, input_ids=self.padding, **counted)
+        return filled
