@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import sacrebleu
 import torch
+from sklearn.metrics import ndcg_score
 
 from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.cases import World
@@ -399,7 +400,20 @@ def _captioned(lines: Lines) -> dict[str, float]:
     return {"bleu1": 100 * short * hits / length if length else 0.0}
 
 
+def _ndcg(lines: Lines) -> dict[str, float]:
+    """By scikit-learn, over the documents that are listed or relevant."""
+    found = []
+    for line in lines:
+        grades, listed = dict(line["gold"]), line["prediction"]
+        names = [*listed, *(name for name in grades if name not in listed)]
+        places = [[-listed.index(name) if name in listed else -math.inf for name in names]]
+        ranked = [[max(place, -1e6) for place in places[0]]]
+        found.append(ndcg_score([[grades.get(name, 0) for name in names]], ranked, k=10) if len(names) > 1 else 1.0)
+    return {"ndcg@10": _mean(found)}
+
+
 HEADLINES: dict[str, Headline] = {
+    "search": _ndcg,
     "classify": _exact("accuracy"),
     "cloze": _exact("accuracy"),
     "choose": _ranked,
