@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import pytest
 import sacrebleu
 import torch
-from sklearn.metrics import ndcg_score
 
 from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.cases import World
@@ -401,15 +400,13 @@ def _captioned(lines: Lines) -> dict[str, float]:
 
 
 def _ndcg(lines: Lines) -> dict[str, float]:
-    """By scikit-learn, over the documents that are listed or relevant."""
-    found = []
-    for line in lines:
-        grades, listed = dict(line["gold"]), line["prediction"]
-        names = [*listed, *(name for name in grades if name not in listed)]
-        places = [[-listed.index(name) if name in listed else -math.inf for name in names]]
-        ranked = [[max(place, -1e6) for place in places[0]]]
-        found.append(ndcg_score([[grades.get(name, 0) for name in names]], ranked, k=10) if len(names) > 1 else 1.0)
-    return {"ndcg@10": _mean(found)}
+    def gain(grades: Iterable[float]) -> float:
+        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate([*grades][:10], 1))
+
+    grades = [dict(line["gold"]) for line in lines]
+    found = (gain(of.get(name, 0) for name in line["prediction"]) for line, of in zip(lines, grades, strict=True))
+    ideal = (gain(sorted(of.values(), reverse=True)) for of in grades)
+    return {"ndcg@10": _mean(one / best for one, best in zip(found, ideal, strict=True))}
 
 
 HEADLINES: dict[str, Headline] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
 
 QUERIES = 256  # whose scores are in memory at once
+DEPTH = 1000  # documents of a query among which hard negatives are sought
 ALIKE = 1e-6  # relative to the greatest score of a query: the rounding of a forward pass is no order
 
 
@@ -110,3 +112,37 @@ def best_of(scores: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
     chosen = np.sort(np.argpartition(-steps, most - 1)[:most])
     chosen = chosen[np.argsort(-steps[chosen], kind="stable")]
     return chosen, scores[chosen]
+
+
+def hard_negatives(
+    vectors: TextVectors,
+    queries: list[str],
+    passages: list[str],
+    documents: list[str],
+    *,
+    most: int,
+    skip: int = 0,
+    below: float | None = None,
+) -> list[list[str]]:
+    """The documents that are ranked first for each query, without its own passages.
+
+    Args:
+        passages: the right one of each query; those of equal queries are right for all of them.
+        most: documents of a query.
+        skip: so many of the first are left out.
+        below: documents with more than this share of the right one's score are left out.
+    """
+    right: dict[str, set[str]] = {}
+    for query, passage in zip(queries, passages, strict=True):
+        right.setdefault(query, set()).add(passage)
+    asked, own, read = vectors.of_queries(queries), vectors.of_documents(passages), vectors.of_documents(documents)
+    limits = [math.inf] * len(queries) if below is None else ((asked * own).sum(1) * below).tolist()
+    found = []
+    for query, limit, (best, scores) in zip(queries, limits, best_documents(asked, read, DEPTH + skip), strict=True):
+        wrong = [
+            documents[number]
+            for number, score in zip(best.tolist(), scores.tolist(), strict=True)
+            if documents[number] not in right[query] and score <= limit
+        ]
+        found.append(wrong[skip : skip + most])
+    return found
