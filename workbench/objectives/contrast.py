@@ -127,10 +127,14 @@ class Contrast(Objective):
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sample in self._samples(sequences):
             sample[QUERY][0].targets[self.name] = {
-                self.target: np.array([[self._number(side, sample[side][0]) for side in self.sides]], np.int64),
+                self.target: np.array([self.numbers(sample[QUERY][0], sample[PASSAGE][0])], np.int64),
                 "hard": self._hard(sample.get(NEGATIVE, [])),
             }
         return {}
+
+    def numbers(self, query: Sequence, passage: Sequence) -> list[int]:
+        """Numbers of a pair: of its query and of its passage, which equal texts share; the last is the passage's."""
+        return [self._number(QUERY, query), self._number(PASSAGE, passage)]
 
     def _samples(self, sequences: list[Sequence]) -> list[dict[str, list[Sequence]]]:
         """The sequences of each sample, by role.
@@ -212,11 +216,13 @@ class Contrast(Objective):
 
 class Candidates(NamedTuple):
     """What queries choose among, in addition to the passages: vectors [n, size] that all of them see, which of these
-    each ignores [queries, n], and a vector for each query alone [queries, size]."""
+    each ignores [queries, n], a vector for each query alone [queries, size], and which queries ignore theirs
+    [queries]."""
 
     vectors: Tensor
     ignored: Tensor
     alone: Tensor | None
+    alone_ignored: Tensor | None
 
 
 class ContrastHead(GlobalBatchHead):
@@ -312,9 +318,9 @@ class ContrastHead(GlobalBatchHead):
             logits = logits if self.logit_bias is None else logits + self.logit_bias.float()
         return logits if ignored is None else logits.masked_fill(ignored, float("-inf"))
 
-    def ignored(self, embedded: dict[str, Tensor], own: slice) -> Tensor | None:
-        """Pairs whose passages are no negatives of the own queries, and whose queries none of the own passages
-        [own, step]: those with the same text. None: all are."""
+    def ignored(self, embedded: dict[str, Tensor], own: slice, backward: bool) -> Tensor | None:
+        """Pairs whose passages are no negatives of the own queries [own, step], or `backward` whose queries are none of
+        the own passages: those with the same text. None: all are."""
         if not self.ignore_same:
             return None
         ids = embedded[self.identity]
@@ -326,10 +332,11 @@ class ContrastHead(GlobalBatchHead):
         """The loss of some pairs, and the number of right choices in each direction."""
         query, passage = (embedded[side] for side in self.sides)
         answers = torch.arange(len(query), device=query.device)[own]
-        ignored = self.ignored(embedded, own)
-        forward = self._direction(query[own], passage, answers, ignored, self._candidates(embedded, own))
+        ignored, more = self.ignored(embedded, own, backward=False), self._candidates(embedded, own)
+        forward = self._direction(query[own], passage, answers, ignored, more)
         if self.sigmoid or self.forward_only:
             return forward
+        ignored = self.ignored(embedded, own, backward=True)
         backward = self._direction(passage[own], query, answers, ignored, None)
         return (forward[0] + backward[0]) / 2, forward[1], backward[1]
 
@@ -337,13 +344,17 @@ class ContrastHead(GlobalBatchHead):
         if not self.hard and not self.self_negatives:
             return None
         ids = embedded[self.identity][own]
-        alone = embedded["self"][own] if self.self_negatives else None
+        alone = (embedded["self"][own], self.ignored_self(ids)) if self.self_negatives else (None, None)
         if not self.hard:
             none = ids.new_zeros(len(ids), 0, dtype=torch.bool)
-            return Candidates(embedded[self.sides[0]][:0], none, alone)
+            return Candidates(embedded[self.sides[0]][:0], none, *alone)
         numbers = embedded["hard_id"].flatten()
         ignored = (numbers == ABSENT) | (ids[:, -1:] == numbers)
-        return Candidates(embedded["hard"].flatten(0, 1), ignored, alone)
+        return Candidates(embedded["hard"].flatten(0, 1), ignored, *alone)
+
+    def ignored_self(self, ids: Tensor) -> Tensor | None:
+        """The queries whose own candidate is no negative [own], from the numbers of their pairs. None: all are."""
+        return None
 
     def _direction(
         self, queries: Tensor, keys: Tensor, answers: Tensor, ignored: Tensor | None, more: Candidates | None
@@ -376,4 +387,6 @@ class ContrastHead(GlobalBatchHead):
         if more.alone is None:
             return []
         scores = self.logit_scale.float().exp() * (queries.float() * more.alone.float()).sum(1, keepdim=True)
-        return [scores if self.logit_bias is None else scores + self.logit_bias.float()]
+        scores = scores if self.logit_bias is None else scores + self.logit_bias.float()
+        left_out = more.alone_ignored
+        return [scores if left_out is None else scores.masked_fill(left_out[:, None], float("-inf"))]
