@@ -55,8 +55,8 @@ def negatives(
             f"no record of {corpus} has a `text` with a `second`, or with `choices` and `answer`; it has "
             f"{', '.join(opened.manifest.fields)}"
         )
+    from workbench.evaluation.analysis.text_search import Texts, TextVectors, hard_negatives
     from workbench.evaluation.scoring.evaluated_run import checkpoint_of
-    from workbench.evaluation.scoring.text_search import Texts, TextVectors, hard_negatives
     from workbench.interop.run_or_checkpoint import load
 
     passages = [str(passage_of(sample)) for sample in samples]

@@ -14,11 +14,11 @@ import workbench
 from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, network, prepare, pretrain_on, recipe_tree
 from workbench.core.errors import WorkbenchError
+from workbench.evaluation.analysis.text_search import best_of
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.result import Result
-from workbench.evaluation.scoring.text_search import best_of
-from workbench.evaluation.task_options import SearchScoring
-from workbench.evaluation.tasks.search import Search, read_judgments
+from workbench.evaluation.search_options import SearchScoring
+from workbench.evaluation.tasks.search import TextSearch, read_judgments
 from workbench.metrics.bm25 import Bm25
 from workbench.metrics.search_scores import random_order, search_scores
 from workbench.recipe.trees import recipe_from_dict
@@ -63,7 +63,7 @@ CASE = EvaluationCase(world=contract_world)
 
 
 def scored(run: Path, folder: Path, **options: Any) -> Result:
-    return evaluate(Search(), SearchScoring(run=run, **texts(folder), **options), show=False)
+    return evaluate(TextSearch(), SearchScoring(run=run, **texts(folder), **options), show=False)
 
 
 def test_scores_are_those_of_scikit_learn_and_of_counting() -> None:

@@ -14,13 +14,13 @@ import numpy as np
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import sha256_of
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis.text_search import Texts, TextVectors, best_documents, best_of
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_network
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.result import Result, corpus_input
-from workbench.evaluation.scoring.text_search import Texts, TextVectors, best_documents, best_of
-from workbench.evaluation.task_options import SearchScoring
+from workbench.evaluation.search_options import SearchScoring
 from workbench.metrics.bm25 import Bm25
 from workbench.metrics.search_scores import NAMES, NDCG, RECALL, random_order, search_scores
 from workbench.metrics.tallies import Tally
@@ -31,7 +31,7 @@ Judgments = dict[str, dict[str, int]]
 EXAMPLES, SHOWN = 12, 300
 
 
-class Search(DownstreamTask[Tuning, SearchScoring]):
+class TextSearch(DownstreamTask[Tuning, SearchScoring]):
     """Ranks of judged documents; any network that reads texts has vectors for it, and nothing is trained."""
 
     scoring = SearchScoring
