@@ -17,7 +17,6 @@ micro-batch is encoded once, whatever roles it has. Without dropout that is the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby, islice
@@ -30,9 +29,8 @@ from kg.graph.entity_facts import Direction
 from kg.graph.negatives import right_entities, stated_entities, wrong_entities
 from kg.graph.shuffle import FALSE_FACTS
 from kg.graph.store import GraphStore
-from kg.objectives._descriptions import encoded
+from kg.objectives._descriptions import encoded, reading, stated_triples
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
-from kg.sequences.builders.described_triple import DescribedTripleBuilder
 from kg.sequences.description_roles import CAST, CastMember
 from kg.vectors.scores import TripleScores, VectorScores
 from kg.vectors.vectors import GraphVectors
@@ -106,7 +104,7 @@ class KnowledgeEmbedding(Objective):
         return [
             {**sample, **self._reported(triple, draws.of(draw)), "draw": draw}
             for sample in samples
-            for number, triple in enumerate(self._triples(sample))
+            for number, triple in enumerate(stated_triples(sample, self.graph, self.stated))
             for draw in [(*sample.get("draw", ()), number)]
         ]
 
@@ -151,7 +149,7 @@ class KnowledgeEmbedding(Objective):
         """
         ids = islice(graph.ids, first, None if count is None else first + count)
         members = [CastMember("entity", entity) for entity in ids]
-        return encoded(members, _reading(task, graph), network, self.stream, batch_size, first)
+        return encoded(members, reading(task, graph), network, self.stream, batch_size, first)
 
     def entity_vectors(
         self,
@@ -172,7 +170,7 @@ class KnowledgeEmbedding(Objective):
                 builder than `kg.described_triple`.
         """
         assert isinstance(head, TranslationHead)
-        read = partial(encoded, task=_reading(task, graph), network=network, stream=self.stream, batch_size=batch_size)
+        read = partial(encoded, task=reading(task, graph), network=network, stream=self.stream, batch_size=batch_size)
         if entities is None:
             entities = self.described(task, network, graph, batch_size)
         if head.relations is None:
@@ -199,17 +197,6 @@ class KnowledgeEmbedding(Objective):
     ) -> TripleScores:
         """Scores of a graph's triples, for evaluation: every entity is read once."""
         return VectorScores(self.entity_vectors(task, network, head, graph, batch_size), graph)
-
-    def _triples(self, sample: Sample) -> Iterator[tuple[str, str, str]]:
-        """The sample's triples; the control exchanges the tails of those that the graph states."""
-        head = str(sample["id"])
-        for triple in sample["triples"]:
-            relation, tail = str(triple["relation"]), str(triple["tail"])
-            if self.stated is not self.graph:
-                stated = [fact.other for fact in self.graph.facts(head, "out", [relation])]
-                if tail in stated:
-                    tail = self.stated.facts(head, "out", [relation])[stated.index(tail)].other
-            yield head, relation, tail
 
     def _reported(self, triple: tuple[str, str, str], rng: np.random.Generator) -> dict[str, object]:
         head, relation, tail = triple
@@ -314,14 +301,3 @@ def _distinct(sequences: list[Sequence]) -> tuple[list[int], np.ndarray]:
             first.append(number)
         places.append(numbers[held])
     return places, np.array(first, np.int64)
-
-
-def _reading(task: Task, graph: GraphStore) -> Task:
-    """The task with the descriptions of a graph.
-
-    Raises:
-        WorkbenchError: it has another builder than `kg.described_triple`.
-    """
-    if not isinstance(task.builder, DescribedTripleBuilder):
-        raise WorkbenchError(f"tasks.{task.name} reads no descriptions; its builder must be kg.described_triple")
-    return task.with_builder(task.builder.reading(graph))

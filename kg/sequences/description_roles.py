@@ -18,14 +18,24 @@ Role = Literal[
     "false head",
     "false tail",
     "entity",  # of no triple
+    "query",  # the entity of a question with the relation behind it (SimKGC)
+    "passage",  # the entity that answers it
+    "self",  # the question's own entity, read as an answer
 ]
 CAST = "cast"
 
 
 @dataclass(frozen=True)
 class CastMember:
-    """A description to be read: of an entity, of a relation, or of an entity with a relation behind it."""
+    """A description to be read: of an entity, of a relation, or of an entity with a relation behind it.
+
+    Attributes:
+        inverse: whether the relation leads to the entity, and not from it.
+        stream: that reads it.
+    """
 
     role: Role
     entity: str | None = None
     relation: str | None = None
+    inverse: bool = False
+    stream: str = "text"

@@ -21,6 +21,7 @@ GROUPS = {
         "speech-text": "Convert speech with transcripts and times of words into log-mel spectra, one per 10 ms.",
         "triples": "Convert a knowledge graph into a triples corpus with one record per entity.",
         "corpus": "Filter, resize, split or dedupe a corpus into a new one, without the raw files.",
+        "negatives": "Find hard negatives of pairs of texts by a run, for the objective contrast.",
         "join": "Join the parts of a corpus that were prepared with --part, on one machine or several.",
         "tokenizer": "Train a tokenizer on corpora, or add tokens to one.",
         "token-counts": "Count the tokens of corpora, for masking the rare ones more often (XLM).",

@@ -403,12 +403,23 @@ def _random_cosines(lines: Lines) -> dict[str, float]:
     return {"anisotropy/layer_1": _mean(line["values"][1] for line in lines if "words" in line)}
 
 
+def _ndcg(lines: Lines) -> dict[str, float]:
+    def gain(grades: Iterable[float]) -> float:
+        return sum(grade / math.log2(rank + 1) for rank, grade in enumerate([*grades][:10], 1))
+
+    grades = [dict(line["gold"]) for line in lines]
+    found = (gain(of.get(name, 0) for name in line["prediction"]) for line, of in zip(lines, grades, strict=True))
+    ideal = (gain(sorted(of.values(), reverse=True)) for of in grades)
+    return {"ndcg@10": _mean(one / best for one, best in zip(found, ideal, strict=True))}
+
+
 HEADLINES: dict[str, Headline] = {
     "anisotropy": _random_cosines,
     "cka": lambda lines: {"cka/layer_1": sum(line["values"][1] for line in lines)},
     "heads": _exact("accuracy/removed_0"),
     "robustness": _exact("accuracy"),
     "layers": _exact("accuracy/layer_2"),
+    "search": _ndcg,
     "classify": _exact("accuracy"),
     "cloze": _exact("accuracy"),
     "choose": _ranked,

@@ -60,6 +60,16 @@ def test_a_pooler_without_a_form_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("options", [{"pool": "mean"}, {"size": 16, "bias": True, "activation": "tanh", "norm": True}])
+def test_vectors_of_a_contrast_are_ours(options: dict[str, Any], tmp_path: Path) -> None:
+    tree = recipe_tree(make_texts(tmp_path), network(16), [{"objective": "contrast", "learned": False, **options}])
+    tree["tasks"]["text"]["sequence"] = {"builder": "text_pair", "passages": "twice", "max_length": 16}
+    run = pretrain(recipe_from_dict(tree), tmp_path / "run")
+    export(run, tmp_path / "out", "bert", also=["sentence-transformers"])
+    theirs = SentenceTransformer(str(tmp_path / "out"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(theirs, workbench.load(run).encode(TEXTS), atol=2e-6)
+
+
 def test_a_later_export_leaves_none_of_its_files(run: Path, tmp_path: Path) -> None:
     export(run, tmp_path / "out", "bert", also=["sentence-transformers"])
     export(run, tmp_path / "out", "bert")

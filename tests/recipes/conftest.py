@@ -213,7 +213,14 @@ def write_world(folder: Path, size: int = 1) -> World:
     allowed = np.arange(tokenizer.vocab_size)[:, None] % 3 == np.arange(3)
     save_supersenses(folder / "senses.json", SupersenseTable(["a", "b", "c"], allowed), tokenizer.identity, {})
     pairs = [
-        {"text": a, "second": b, "labels": {"relation": "P361" if i % 2 else "P206", "score": i % 6}, "meta": {}}
+        {
+            "text": a,
+            "second": b,
+            "labels": {"relation": "P361" if i % 2 else "P206", "score": i % 6},
+            "choices": [b, COUNTRIES[i % 6 - 1]],
+            "answer": 0,
+            "meta": {},
+        }
         for i, (a, b) in enumerate(zip(TOWNS * 4, COUNTRIES * 4, strict=True))
     ]
     reviews = [

@@ -41,7 +41,7 @@ TASKS = {
     "classify": (Classification, ClassifyTuning, ClassifyScoring),
 }
 OWN = {"retrieval": {"objective": "itm"}, "vqa": {"min_count": 1}, "classify": {}}
-TOWERS = ("clip", "dual-encoder-pretrained")
+TOWERS = ("clip", "dual-encoder-pretrained", "siglip")
 """Text and image meet in the loss alone."""
 
 

@@ -132,6 +132,11 @@ LLAMA3 = {"num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 12
 CLIP_HEAD = {"projections": 512 * 512 + 768 * 512, "norms before them": 2 * 512 + 2 * 768, "scale": 1}
 LIBRARY = {
     "clip": Same("CLIP", {}, more={**CLIP_HEAD, "the class token's position, one with its vector here": 768}),
+    "siglip": Same("Siglip", {}, more={"projection of the text": 768 * 768 + 768, "scale and bias": 2}),
+    "simcse": Same("Bert", {}, pooled=False),
+    "simcse-supervised": Same("Bert", {}, pooled=False),
+    "e5": Same("Bert", {}, pooled=False),
+    "dpr": Same("Bert", {}, part=of_text, pooled=False),
     "lxmert": Same("Lxmert", {}),
     "vilt": Same("Vilt", {"image_size": 384}, rows=CLASS_TOKEN),
     "visualbert": Same(
@@ -196,7 +201,7 @@ LIBRARY = {
         pooled=False,
     ),
 }
-VOCABULARIES = {"clip": 49408, "luke": 50267, "k-bert": 21128, "e-bert": 28996, "coca": 64000}
+VOCABULARIES = {"clip": 49408, "siglip": 32000, "luke": 50267, "k-bert": 21128, "e-bert": 28996, "coca": 64000}
 VOCABULARIES |= {"llama": 49152, "llama-360m": 49152, "llama-8b": 128256}
 VOCABULARIES |= dict.fromkeys(("kepler", "sentilr", "k-adapter", "layerdrop"), 50265)
 

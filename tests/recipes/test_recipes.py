@@ -60,6 +60,7 @@ CORPORA = {
     "packed": "plain",
     "sentence_pair": "text",
     "translation_pair": "text",
+    "text_pair": "pairs",
     "mention": "text",
     "tagged_text": "text",
     "kg.marked_pair": "text",

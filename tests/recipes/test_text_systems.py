@@ -53,6 +53,7 @@ REFUSED = {
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",
 }
+REFUSED |= {(task, "dpr"): "nothing fills it in fine-tuning" for task in (*TUNED, *OF_KINDS)}
 """What a recipe that could otherwise do it is refused, with the words that say why."""
 
 

@@ -20,7 +20,7 @@ from vision.evaluation.retrieval.nearest import KINDS, Kind
 from vision.evaluation.retrieval.retrieval_corpus import dual_scores
 from vision.figures._pair import ObjectiveName, Records, RunFolder, TaskName, one_text
 from vision.images.decoding import sample_image
-from vision.objectives._comparing import Contrast, ContrastHead
+from vision.objectives._comparing import MediaContrast, MediaContrastHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic
 from workbench.core.options.bounds import Count, CountOrZero, Title
@@ -70,7 +70,7 @@ def draw(
     if text is not None and not text.strip():
         raise WorkbenchError("--text '' is empty; give a sentence")
     loaded = load(run, trust=trust)
-    opened = find_objective(loaded, run, Contrast, "use a run that has one (clip)", task=task, objective=objective)
+    opened = find_objective(loaded, run, MediaContrast, "use a run that has one (clip)", task=task, objective=objective)
     records = Corpus.open(corpus)
     known = embedded_items(opened, records, vectors)
     if text is not None:
@@ -163,7 +163,7 @@ def _of_image(run: EvaluatedRun, corpus: Corpus, sample: dict[str, Any]) -> np.n
 def _vector(run: EvaluatedRun, sample: dict[str, Any], side: str) -> np.ndarray:
     """[1, size], the vector of the text or the image."""
     head = run.head
-    assert isinstance(head, ContrastHead)
+    assert isinstance(head, MediaContrastHead)
     batch = collate([run.task.sequences([sample])[0].alone(head.streams[side])]).to(
         next(run.network.parameters()).device
     )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 SIDES = ("text", "image")  # of a pair; the second one's rows may be those of a video as well
 
 
-class Contrast(Objective):
+class MediaContrast(Objective):
     """An objective with a vector for each text and each medium; matching pairs have the highest products.
 
     `streams` are the compared ones, by side; `apart` says whether the objective itself hides them from each other.
@@ -32,8 +32,8 @@ class Contrast(Objective):
         return stated
 
 
-class ContrastHead(GlobalBatchHead):
-    """The head of a `Contrast`."""
+class MediaContrastHead(GlobalBatchHead):
+    """The head of a `MediaContrast`."""
 
     streams: dict[str, str]
 
@@ -47,7 +47,7 @@ class Matching(Objective):
 
     @classmethod
     def tuned(cls, stated: Spec) -> Spec | None:
-        """As in `Contrast`."""
+        """As in `MediaContrast`."""
         return stated
 
 

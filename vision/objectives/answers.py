@@ -30,12 +30,12 @@ from torch.nn import functional as F
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.metrics.vqa_accuracy import Form
-from vision.objectives.itc import pool_rows
 from vision.sequences.matching import MATCHED
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import path_at
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Epsilon, Location, Name, Share, Size, Word
+from workbench.objectives._vectors import pool_rows
 from workbench.pretraining.forward import HeadInputs, States
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.batch import Batch

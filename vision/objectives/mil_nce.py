@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from vision.objectives._comparing import SIDES, Contrast, ContrastHead
-from vision.objectives.itc import Pool, pool_rows
+from vision.objectives._comparing import SIDES, MediaContrast, MediaContrastHead
 from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled, segment_id
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Word
+from workbench.objectives._vectors import Pool, pool_rows
 from workbench.pretraining.forward import HeadInputs, NetworkOutput
 from workbench.pretraining.objective import BatchTargets, GlobalBatchHead, LossOutput
 from workbench.recipe.spec import Spec
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from workbench.models.network import Network
 
 
-class MilNce(Contrast):
+class MilNce(MediaContrast):
     """Video-text contrastive loss with several positives over the global batch (MIL-NCE, Miech et al.,
     arXiv:1912.06430; UniVL, arXiv:2002.06353).
 
@@ -88,7 +88,7 @@ class MilNce(Contrast):
         return MilNceHead(self)
 
 
-class MilNceHead(ContrastHead):
+class MilNceHead(MediaContrastHead):
     """A head without weights."""
 
     def __init__(self, options: MilNce) -> None:

@@ -16,10 +16,13 @@ from typing import TYPE_CHECKING, Literal
 import torch
 from torch import Tensor, nn
 
-from vision.objectives.itc import SIDES, Itc, ItcHead, Pool, Temperature
+from vision.objectives._comparing import SIDES
+from vision.objectives.itc import Itc, ItcHead
 from workbench.components.building import options_of
 from workbench.components.kinds import KINDS
 from workbench.core.options.bounds import Count, Size, Word
+from workbench.objectives._vectors import Pool
+from workbench.objectives.contrast import Temperature
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import LossOutput, SoftTargets, soft_cross_entropy
 from workbench.pretraining.task import objective_name

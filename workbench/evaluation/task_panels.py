@@ -107,3 +107,13 @@ def _tagged(run: Run, example: Record) -> str:
 def _tags_in_words(text: str, chunk: list) -> str:
     start, end, name = chunk
     return f"{text[start:end]}: {name}"
+
+
+def documents_found(run: Run) -> str | None:
+    """Queries with their first documents. An example has text, documents [[text, grade], ...]."""
+    return example_panel(run, "search", "The queries with the lowest nDCG", _searched)
+
+
+def _searched(run: Run, example: Record) -> str:
+    shown = [f"<p>{verdict(text, grade > 0)}</p>" for text, grade in example["documents"]]
+    return f"<p>{escape(example['text'])}</p>{''.join(shown)}"

@@ -17,6 +17,7 @@ from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.interop.checkpoint_files import SENTENCES
+from workbench.models.feed_forward import Ungated
 from workbench.models.pooler import Pooler
 from workbench.recipe.spec import POOLER, Spec
 from workbench.runs.weights import save_tensors
@@ -24,12 +25,11 @@ from workbench.runs.weights import save_tensors
 WITH = "sentence-transformers"
 Rows = Literal["first", "last", "mean", "max"]
 POOLING = {"first": "cls_token", "last": "lasttoken", "mean": "mean_tokens", "max": "max_tokens"}
-IDENTITY = "torch.nn.modules.linear.Identity"
-FUNCTIONS = {
-    None: IDENTITY,
-    "tanh": "torch.nn.modules.activation.Tanh",
-    "relu": "torch.nn.modules.activation.ReLU",
-    "gelu": "torch.nn.modules.activation.GELU",
+FUNCTIONS: dict[Ungated | None, str] = {
+    None: "linear.Identity",
+    "tanh": "activation.Tanh",
+    "relu": "activation.ReLU",
+    "gelu": "activation.GELU",
 }
 """The library's names of activations."""
 
@@ -39,16 +39,16 @@ class VectorLayers(NamedTuple):
 
     Attributes:
         rows: the row, or the mean or maximum of all.
-        norm, linear: layers of a contrastive head, or of a pooler.
-        activation: of the linear layer.
-        normalised: whether the vector is normalised behind the linear layer.
+        norm, linear, activation: layers of a contrastive head, or of a pooler.
+        cosine: whether the vector is normalised behind them, or compared by products; None: neither, without a
+            contrastive head.
     """
 
     rows: Rows
     norm: nn.LayerNorm | None = None
     linear: nn.Linear | None = None
-    activation: str | None = None
-    normalised: bool = True
+    activation: Ungated | None = None
+    cosine: bool | None = None
 
 
 def vector_layers(
@@ -100,7 +100,7 @@ def _pooled(pooler: Pooler, causal: bool) -> VectorLayers:
             f"{options.activation} and norm_eps = {options.norm_eps}; allowed: {', '.join(_ROWS)} with the activation "
             f"{', '.join(map(str, FUNCTIONS))} of a linear layer, and no norm. Pass --pool mean or summary"
         )
-    return VectorLayers(rows, None, pooler.dense if options.dense else None, options.activation, normalised=False)
+    return VectorLayers(rows, None, pooler.dense if options.dense else None, options.activation)
 
 
 _ROWS: dict[str, Rows] = {POOLER: "first", "first": "first", "last": "last", "mean": "mean", "max": "max"}
@@ -121,12 +121,13 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
         names.append("LayerNorm")
     if layers.linear is not None:
         sizes = {"in_features": layers.linear.in_features, "out_features": layers.linear.out_features}
-        stated = {**sizes, "bias": layers.linear.bias is not None, "activation_function": FUNCTIONS[layers.activation]}
+        function = _function(layers.activation)
+        stated = {**sizes, "bias": layers.linear.bias is not None, "activation_function": function}
         _write(folder / f"{len(names)}_Dense", stated, _weights(layers.linear, "linear"))
         names.append("Dense")
-        if layers.normalised:
-            (folder / f"{len(names)}_Normalize").mkdir(exist_ok=True)
-            names.append("Normalize")
+    if layers.cosine:
+        (folder / f"{len(names)}_Normalize").mkdir(exist_ok=True)
+        names.append("Normalize")
     paths = ["", *(f"{number}_{name}" for number, name in enumerate(names) if number)]
     modules = [
         {"idx": number, "name": str(number), "path": path, "type": f"sentence_transformers.models.{name}"}
@@ -134,8 +135,20 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
     ]
     listed, network, model = SENTENCES
     write_text(folder / network, json.dumps({"max_seq_length": text["max_positions"], "do_lower_case": False}))
-    write_text(folder / model, json.dumps({"similarity_fn_name": "cosine"}))
+    write_text(folder / model, json.dumps({"similarity_fn_name": "dot" if layers.cosine is False else "cosine"}))
     write_text(folder / listed, json.dumps(modules, indent=2) + "\n")
+
+
+def _function(name: Ungated | None) -> str:
+    """The class of an activation.
+
+    Raises:
+        WorkbenchError: the library has no module for it.
+    """
+    if name not in FUNCTIONS:
+        allowed = ", ".join(str(each or "null") for each in FUNCTIONS)
+        raise WorkbenchError(f"--also {WITH}: activation = {name}; allowed: {allowed}. Pass --pool mean or summary")
+    return f"torch.nn.modules.{FUNCTIONS[name]}"
 
 
 def _write(folder: Path, config: dict[str, Any], tensors: dict[str, Tensor] | None = None) -> None:

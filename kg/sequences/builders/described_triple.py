@@ -30,6 +30,9 @@ class DescribedGraph(Protocol):
     def text_of(self, entity: str) -> str:
         """The description of an entity, or else its name; empty if it has neither."""
 
+    def name_of(self, entity: str) -> str | None:
+        """The name of an entity, where it has one."""
+
     def relation_label(self, relation: str) -> str:
         """The readable name of a relation."""
 
@@ -44,6 +47,7 @@ class DescribedTripleBuilder(Builder):
 
     Args:
         graph: a triples corpus, or a graph store, that describes every entity.
+        named: the entity's name before its description (SimKGC).
 
     Raises:
         WorkbenchError: the graph describes no entity at all, or a triple names one that it does not hold.
@@ -52,8 +56,11 @@ class DescribedTripleBuilder(Builder):
     unit = "triples"
     unaffected_by = ("shuffled-kg", "permuted-kg")  # the texts are those of entities, whatever the triples are
 
-    def __init__(self, tokenizer: Tokenizer, max_length: Count, graph: Location | DescribedGraph) -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: Count, graph: Location | DescribedGraph, named: bool = False
+    ) -> None:
         super().__init__(tokenizer, max_length, segments=2)
+        self.named = named
         self.graph = _open(graph) if isinstance(graph, str) else graph
         self.graph.check_described()
 
@@ -90,8 +97,14 @@ class DescribedTripleBuilder(Builder):
         return groups
 
     def _texts(self, part: CastMember) -> list[str]:
-        entity = [] if part.entity is None else [self.graph.text_of(part.entity)]
-        return entity + ([] if part.relation is None else [self.graph.relation_label(part.relation)])
+        entity = [] if part.entity is None else [self._entity_text(part.entity)]
+        if part.relation is None:
+            return entity
+        return [*entity, ("inverse " if part.inverse else "") + self.graph.relation_label(part.relation)]
+
+    def _entity_text(self, entity: str) -> str:
+        text, name = self.graph.text_of(entity), self.graph.name_of(entity) if self.named else None
+        return text if not name or text == name else f"{name}: {text}"
 
     def _sequence(self, sample: Sample, number: int, place: int, part: CastMember, texts: list[Encoding]) -> Sequence:
         room = self.max_length - self.frame.size(len(texts))
@@ -99,7 +112,7 @@ class DescribedTripleBuilder(Builder):
         first, _ = self.truncate(texts[0], [], room - sum(map(len, behind)))
         stream, _ = self.frame.lay([first, *behind])
         group = (*sample.get("draw", ()), number)
-        made = Sequence({"text": stream}, (*group, place), str(sample.get("key", "")), role=part.role, group=group)
+        made = Sequence({part.stream: stream}, (*group, place), str(sample.get("key", "")), role=part.role, group=group)
         made.labels = dict(sample.get("labels", {}))
         return made
 

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from tests.contracts.cases import ObjectiveCase
-from vision.objectives.itc import Itc, ItcHead, pool_rows
+from vision.objectives.itc import Itc, ItcHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
+from workbench.objectives._vectors import pool_rows
 from workbench.pretraining.forward import HeadInputs, NetworkOutput, read
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample, Sequence

@@ -17,7 +17,7 @@ from vision.evaluation.retrieval.retrieval_corpus import (
     dual_scores,
 )
 from vision.metrics.retrieval_scores import RetrievalScores, rerank
-from vision.objectives._comparing import Contrast, Matching
+from vision.objectives._comparing import Matching, MediaContrast
 from workbench.components.kinds import KINDS
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_fitting_objective
@@ -26,7 +26,7 @@ from workbench.pretraining.objective import Objective
 from workbench.pretraining.task import Task, TaskObjective
 from workbench.runs.loaded_run import LoadedRun
 
-WAYS: dict[str, type[Objective]] = {"itc": Contrast, "itm": Matching}
+WAYS: dict[str, type[Objective]] = {"itc": MediaContrast, "itm": Matching}
 """The ways to compare, by the names of their kinds: separate vectors, or a joint pass for every pair."""
 
 
@@ -78,7 +78,7 @@ def score(
             {**checkpoints, "first stage": dual.checkpoint},
             rerank(scores, match, k, by="image"),
         )
-    if isinstance(run.objective.objective, Contrast):
+    if isinstance(run.objective.objective, MediaContrast):
         scores, found = dual_scores(run, corpus, part, size=size)
         owner, variant = np.asarray(found.owner), f"dual encoder ({measure_name(run)})"
         return ScoredPairs(scores, owner, found.captions, found.shown, variant, checkpoints)

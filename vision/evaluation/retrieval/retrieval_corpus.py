@@ -16,7 +16,7 @@ from rich.progress import track
 from torch import Tensor
 
 from vision.metrics.retrieval_scores import DualScores, MatrixScores
-from vision.objectives._comparing import Contrast, ContrastHead, MatchingHead
+from vision.objectives._comparing import MatchingHead, MediaContrast, MediaContrastHead
 from workbench.core.errors import WorkbenchError
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
@@ -234,7 +234,7 @@ def pair_vectors(run: EvaluatedRun, groups: Iterable[Group], pairs: Callable[[in
         WorkbenchError: texts and images attend to each other in the network, so that they have no separate vectors.
     """
     head = run.head
-    assert isinstance(head, ContrastHead)
+    assert isinstance(head, MediaContrastHead)
 
     @torch.inference_mode()
     def vectors(number: int, group: Group) -> PairVectors:
@@ -317,11 +317,11 @@ def _alone(texts: Iterable[Sequence]) -> list[Sequence]:
 
 def _apart(run: EvaluatedRun) -> bool:
     objective = run.objective.objective
-    assert isinstance(objective, Contrast)
+    assert isinstance(objective, MediaContrast)
     return objective.apart
 
 
-def _check_apart(run: EvaluatedRun, head: ContrastHead, part: Pairs) -> None:
+def _check_apart(run: EvaluatedRun, head: MediaContrastHead, part: Pairs) -> None:
     """Check that the text's vectors are the same with and without an image in the batch, to rounding."""
     texts, images = part.texts[:4], part.images
     alongside = _batch(run, [_together(t, images[o]) for t, o in zip(texts, part.owner, strict=False)])
@@ -362,7 +362,7 @@ def ranked_among(
         return Pairs([one.alone("text") for one in texts], [image_of(run, one) for one in rows], [0] * len(texts))
 
     groups = image_groups(corpus, ALL_IMAGES, size)
-    if isinstance(run.head, ContrastHead):
+    if isinstance(run.head, MediaContrastHead):
         found = pair_vectors(run, groups, pairs)
         scores = found.text @ found.image.T
     else:

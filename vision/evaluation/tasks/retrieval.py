@@ -197,8 +197,8 @@ def _joined(folds: list[EvaluationItems]) -> EvaluationItems:
 
 
 def objective_spec(recipe: Recipe, name: str | None, hard: Way | None = None, stream: str = "image") -> Spec:
-    """The run's own contrast or matching, whose head is trained further (`Contrast.tuned`); else one with the default
-    options. With `hard` matching is trained as a ranking.
+    """The run's own contrast or matching, whose head is trained further (`MediaContrast.tuned`); else one with the
+    default options. With `hard` matching is trained as a ranking.
 
     Args:
         stream: the stream that is compared with the texts.

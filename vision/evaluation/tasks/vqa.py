@@ -28,7 +28,7 @@ from vision.evaluation.vqa.answer_predictions import (
 from vision.evaluation.vqa.answer_scores import BOUNDS, Scorer, baselines
 from vision.evaluation.vqa.word_attention import draw_question
 from vision.metrics.vqa_accuracy import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
-from vision.objectives._comparing import Contrast
+from vision.objectives._comparing import MediaContrast
 from vision.objectives.answers import Answers
 from workbench.components.building import find
 from workbench.core.errors import WorkbenchError, unknown
@@ -211,7 +211,7 @@ def _reads_apart(recipe: Recipe) -> bool:
     """Whether all objectives of a run read text and image apart: contrasts, and answers of a fused head."""
     stated = [spec for task in recipe.tasks.values() for spec in task.objectives]
     return all(
-        spec.get("fused") or (issubclass(find("objective", spec["objective"]), Contrast) and not spec.get("apart"))
+        spec.get("fused") or (issubclass(find("objective", spec["objective"]), MediaContrast) and not spec.get("apart"))
         for spec in stated
     )
 

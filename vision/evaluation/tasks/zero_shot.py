@@ -18,7 +18,7 @@ from torch.nn import functional as F
 
 from vision.evaluation.retrieval.retrieval_corpus import Pairs, PairVectors, image_of, pair_vectors
 from vision.evaluation.task_options import PHOTO, ZeroShotPredicting, ZeroShotScoring
-from vision.objectives._comparing import Contrast
+from vision.objectives._comparing import MediaContrast
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.generation import without_captions
@@ -45,7 +45,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
 
     scoring = ZeroShotScoring
     predicting = ZeroShotPredicting
-    objective = Contrast
+    objective = MediaContrast
     gathers = True
     panels = ("vision.evaluation.task_panels:classified",)
 

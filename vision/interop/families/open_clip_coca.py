@@ -16,13 +16,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from vision.interop.attention_names import divided_attention
 from vision.interop.caption_recipe import captions
 from vision.interop.patch_names import IMAGE, ClassToken, image_size_of, image_stream, patch_map
 from workbench.core.errors import WorkbenchError
 from workbench.interop.bert_names import both
 from workbench.interop.family import CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import RowRanges, Rule, SameTensor, Stack, State, TransposedTensor
+from workbench.interop.rules import Rule, SameTensor, Stack, State, TransposedTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
@@ -91,7 +92,7 @@ class OpenClipCoca(CheckpointFamily):
             *both("visual.attn_pool.ln_k", f"layers.{images}.norm"),
             SameTensor("visual.attn_pool.query", "embeddings.captioning.table.weight"),
             *both("visual.attn_pool.ln_q", f"layers.{pool}.norm"),
-            *_apart(
+            *divided_attention(
                 "visual.attn_pool.attn", f"layers.{pool + 1}.attention", said.size, said.size == said.vision["width"]
             ),
             *both("visual.ln_post", f"layers.{pool + 2}.norm"),
@@ -263,7 +264,7 @@ def _blocks(theirs: str, places: Collection[int]) -> Iterator[Rule]:
 def _crosses(theirs: str, places: Collection[int], size: int) -> Iterator[Rule]:
     for i, place in enumerate(places):
         block, ours = f"{theirs}.{i}", f"layers.{place}"
-        yield from _apart(f"{block}.attn", f"{ours}.cross_attention.attention", size, same=True)
+        yield from divided_attention(f"{block}.attn", f"{ours}.cross_attention.attention", size, same=True)
         yield from both(f"{block}.ln_1", f"{ours}.cross_attention.residual.norm")
         yield from both(f"{block}.ln_1_kv", f"{ours}.cross_attention.key_norm")
         yield from _feed_forward(block, ours)
@@ -273,25 +274,3 @@ def _feed_forward(theirs: str, ours: str) -> Iterator[Rule]:
     yield from both(f"{theirs}.mlp.c_fc", f"{ours}.feed_forward.network.inner")
     yield from both(f"{theirs}.mlp.c_proj", f"{ours}.feed_forward.network.outer")
     yield from both(f"{theirs}.ln_2", f"{ours}.feed_forward.residual.norm")
-
-
-def _apart(theirs: str, ours: str, size: int, same: bool) -> Iterator[Rule]:
-    """Attention to another stream, whose query is a separate map here.
-
-    Args:
-        same: the two streams have one width; then torch keeps the maps as one.
-    """
-    parts = ((0, size), (size, 3 * size))
-    names = (f"{ours}.query", f"{ours}.key_value")
-
-    def split(parameter: str) -> Rule:
-        targets = tuple((f"{name}.{parameter}", part) for name, part in zip(names, parts, strict=True))
-        return RowRanges(f"{theirs}.in_proj_{parameter}", targets, 3 * size)
-
-    if same:
-        yield split("weight")
-    else:
-        yield SameTensor(f"{theirs}.q_proj_weight", f"{names[0]}.weight")
-        yield Stack((f"{theirs}.k_proj_weight", f"{theirs}.v_proj_weight"), f"{names[1]}.weight")
-    yield split("bias")
-    yield from both(f"{theirs}.out_proj", f"{ours}.output")

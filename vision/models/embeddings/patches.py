@@ -35,6 +35,7 @@ class PatchesEmbedding(nn.Module):
         type_vector: add a learned vector to every row, which distinguishes them from words.
         mask_vector: a learned patch replaces masked ones.
         norm: a LayerNorm at the end (CLIP's `ln_pre`).
+        class_vector: the learned vector of a row whose box is the whole image; without it no row may be one (SigLIP).
         images: how many images a sequence may have, distinguished by a learned vector each (`media` of the builder).
     """
 
@@ -57,6 +58,7 @@ class PatchesEmbedding(nn.Module):
         type_vector: bool = True,
         mask_vector: bool = True,
         norm: bool = False,
+        class_vector: bool = True,
         images: Images = 1,
         norm_eps: Epsilon = 1e-5,
         dropout: Dropout = 0.0,
@@ -70,7 +72,7 @@ class PatchesEmbedding(nn.Module):
         self.register_buffer("whole_box", torch.tensor(WHOLE), persistent=False)
         self.project = nn.Linear(3 * patch * patch, hidden_size, bias=bias)
         self.positions = GridPositions(hidden_size, grid, positions, interpolate)
-        self.whole = vector(hidden_size)
+        self.whole = vector(hidden_size) if class_vector else None
         self.type_vector = vector(hidden_size) if type_vector else None
         self.mask = vector(3 * patch * patch) if mask_vector else None
         self.norm = nn.LayerNorm(hidden_size, norm_eps) if norm else nn.Identity()
@@ -83,8 +85,10 @@ class PatchesEmbedding(nn.Module):
         patches = hide(self.normalise(field(fields, "patches", self)), fields.get("masked"), self.mask)
         boxes = fields["boxes"]
         cells = self.project(patches) + self.positions(boxes)
-        whole = (boxes == self.whole_box).all(1, keepdim=True)
-        hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
+        hidden = cells
+        if self.whole is not None:
+            whole = (boxes == self.whole_box).all(1, keepdim=True)
+            hidden = torch.where(whole, self.whole.to(cells.dtype), cells)
         hidden = hidden if self.type_vector is None else hidden + self.type_vector
         return self.dropout(self.norm(self.image_types(hidden, fields)))
 

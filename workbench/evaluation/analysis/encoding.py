@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import chain, groupby
 from pathlib import Path
@@ -19,6 +19,7 @@ from workbench.evaluation.scoring.evaluated_run import checkpoint_of
 from workbench.evaluation.scoring.inputs import input_corpus, text_lines, text_samples
 from workbench.evaluation.scoring.passes import PassOutput, forward_pass, sample_pass
 from workbench.interop.run_or_checkpoint import load
+from workbench.models.embeddings.token import TokenEmbedding
 from workbench.models.network import Network
 from workbench.models.pooler import mean_rows
 from workbench.pretraining.task import Task
@@ -180,7 +181,15 @@ class Encoder:
             raise WorkbenchError("this run has no tokenizer, so it cannot read text")
         if self.task.builder.reads_spans:
             return self.task.sequences(samples, number)
-        return self.task.with_builder(DocumentBuilder.like(self.task.builder)).sequences(samples, number)
+        made = self.task.with_builder(DocumentBuilder.like(self.task.builder)).sequences(samples, number)
+        return [_renamed(sequence, self.stream) for sequence in made] if self._of_second_encoder else made
+
+    @property
+    def _of_second_encoder(self) -> bool:
+        """Whether an objective compares texts in the stream `text` with texts in this one (DPR)."""
+        head = dict(self.loaded.model.heads.items()).get(str(self.pool))
+        compared = self.stream in getattr(head, "streams", {}).values()
+        return compared and self.stream != "text" and isinstance(self.network.embeddings[self.stream], TokenEmbedding)
 
     def _vectors(self, forward: PassOutput) -> Tensor:
         """[sequences, size]."""
@@ -281,6 +290,11 @@ def encoded_unit(encoding: EncodeTask, first: int) -> tuple[list[str], np.ndarra
     samples, built = encoding.samples(first, UNIT * encoding.batch_size)
     keys, vectors = encoder(samples, built=built, first=first // encoding.batch_size, may_be_empty=True)
     return keys, vectors.numpy(), str(encoder.pool)
+
+
+def _renamed(sequence: Sequence, stream: str) -> Sequence:
+    """The sequence with its text as another stream."""
+    return replace(sequence, streams={stream: sequence.streams["text"]}, spans=[], marks=[], mask_spans=[])
 
 
 def _with_one_caption(samples: list[Sample]) -> list[Sample]:

@@ -54,3 +54,20 @@ def test_without_an_image_nothing_is_read() -> None:
     layer = AttentionPoolLayer("query", "image", {"query": SIZE, "image": KEY_SIZE}, HEADS)
     hidden = {"text": torch.ones(2, 4)}
     assert layer(hidden, Context(streams(text=[2]))) is hidden
+
+
+@torch.no_grad()
+def test_a_feed_forward_network_may_follow() -> None:
+    torch.manual_seed(0)
+    options = {"feed_forward": True, "intermediate_size": 12, "activation": "gelu_tanh"}
+    layer = AttentionPoolLayer("query", "image", {"query": SIZE, "image": KEY_SIZE}, HEADS, **options).eval()
+    hidden, context = (
+        {"query": torch.randn(2, SIZE), "image": torch.randn(5, KEY_SIZE)},
+        Context(streams(query=[1, 1], image=[4, 1])),
+    )
+    found = layer(hidden, context)["query"]
+    block, layer.feed_forward = layer.feed_forward, torch.nn.Identity()
+    pooled = layer(hidden, context)["query"]
+    inner = torch.nn.functional.layer_norm(pooled, (SIZE,), *block.residual.norm.parameters(), eps=1e-6)
+    inner = torch.nn.functional.gelu(block.network.inner(inner), approximate="tanh")
+    torch.testing.assert_close(found, pooled + block.network.outer(inner))
