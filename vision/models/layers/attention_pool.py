@@ -65,7 +65,7 @@ class AttentionPoolLayer(nn.Module):
         self.attention = MultiHeadAttention(sizes[stream], options, key_size=sizes[to])
         block = LayerOptions(
             num_heads,
-            intermediate_size,
+            intermediate_size=intermediate_size,
             dropout=0.0,
             norm_place="pre",
             norm_eps=norm_eps,
