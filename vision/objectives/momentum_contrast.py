@@ -98,6 +98,7 @@ class MomentumContrastHead(ItcHead):
     def __init__(self, options: MomentumContrast, sizes: dict[str, int]) -> None:
         super().__init__(options, sizes)
         self.soft = options.soft
+        assert options.size is not None
         for side in SIDES:
             self.register_buffer(f"{side}_queue", torch.zeros(options.queue, options.size))
         self.register_buffer("image_id_queue", torch.full((options.queue,), EMPTY))
