@@ -197,6 +197,7 @@ class MultiHeadAttention(CutModule, nn.Module):
         self.score_bias: ScoreBias | None = None
         if options.score_bias is not None:
             self.score_bias = build("score_bias", options.score_bias, "score_bias", **about)
+            self.scale = self.score_bias.scale if self.scale is None else self.scale
         if key_size is None:
             self.qkv = nn.Linear(hidden_size, 3 * inner, bias=bias)
         else:
@@ -204,6 +205,8 @@ class MultiHeadAttention(CutModule, nn.Module):
             self.key_value = nn.Linear(key_size, 2 * inner, bias=bias)
         self.seen = KeyValueHook(num_heads, self.head_size)
         self.output = nn.Linear(inner, hidden_size, bias=bias)
+        if self.score_bias is not None:
+            self.score_bias.check_attention(self)
 
     def tensor_cuts(self) -> TensorCuts:
         columns = {"qkv": 3} if hasattr(self, "qkv") else {"query": 1, "key_value": 2}
@@ -230,7 +233,7 @@ class MultiHeadAttention(CutModule, nn.Module):
         """
         query_rows = self.entered(query_rows)
         key_rows = None if key_rows is None else self.entered(key_rows)
-        q, k, v = self._heads(query_rows, key_rows)
+        q, k, v = self.heads_of(query_rows, key_rows)
         if self.rotary is not None:
             q = rotate(q, queries.turns(self.head_size, q.dtype, self.rotary))
             k = rotate(k, keys.turns(self.head_size, k.dtype, self.rotary))
@@ -248,7 +251,7 @@ class MultiHeadAttention(CutModule, nn.Module):
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,
             window=self.window,
-            score_bias=self.score_bias,
+            score_bias=None if self.score_bias is None else self.score_bias.bound(self),
             scale=self.scale,
             need_weights=context.looks,
             label=self._label(context.kind, names),
@@ -284,7 +287,8 @@ class MultiHeadAttention(CutModule, nn.Module):
         """
         return q, keys
 
-    def _heads(self, query_rows: Tensor, key_rows: Tensor | None) -> list[Tensor]:
+    def heads_of(self, query_rows: Tensor, key_rows: Tensor | None = None) -> list[Tensor]:
+        """Queries, keys and values [rows, heads, size] of rows that have entered."""
         shape = (-1, self.num_heads, self.head_size)
         if hasattr(self, "qkv"):
             if key_rows is None:

@@ -22,9 +22,19 @@ from workbench.sequences.batch import Batch, Stream
 BERT = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 ROBERTA = {**BERT, "pad_token_id": 1, "max_position_embeddings": 42, "type_vocab_size": 1}
 DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40}
+DEBERTA = {
+    **BERT,
+    "relative_attention": True,
+    "share_att_key": True,
+    "position_biased_input": False,
+    "position_buckets": 4,
+    "pos_att_type": ["p2c", "c2p"],
+    "norm_rel_ebd": "layer_norm",
+}
 FOLDERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "xlm-roberta": ("xlm_roberta", "XLMRoberta", ROBERTA),
     "camembert": ("camembert", "Camembert", ROBERTA),
+    "deberta-v2": ("deberta_v2", "DebertaV2", DEBERTA),
     "distilbert": ("distilbert", "DistilBert", DISTILBERT),
 }
 IDS = [2, 9, 5, 12, 7, 3], [2, 15, 3]
