@@ -48,6 +48,7 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "t5": ("t5", T5),
     "t5-v1.1": ("t5", NEWER),
     "t5-v1.1-one-matrix": ("t5", NEWER),
+    "mt5": ("mt5", NEWER),
     "t5-narrow-heads": ("t5", {**T5, "d_kv": 4}),
     "bart": ("bart", BART),
 }
@@ -68,8 +69,10 @@ def released(folder: Path, name: str, vocab_size: int) -> None:
         )
         model = transformers.BartForConditionalGeneration(config)
     else:
-        config = transformers.T5Config(vocab_size=vocab_size, decoder_start_token_id=PAD, **sizes, **ends)
-        model = transformers.T5ForConditionalGeneration(config)
+        library = family.upper()
+        kind = getattr(transformers, f"{library}Config")
+        config = kind(vocab_size=vocab_size, decoder_start_token_id=PAD, **sizes, **ends)
+        model = getattr(transformers, f"{library}ForConditionalGeneration")(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     if name == "t5-v1.1":

@@ -1,4 +1,4 @@
-"""DeBERTa v3's table: the generator trains its own part alone, the other network the difference alone."""
+"""DeBERTa v3's table: the generator trains its table alone, the other network the difference alone."""
 
 from __future__ import annotations
 
