@@ -1,7 +1,7 @@
 """Hugging Face mBART (Liu et al., arXiv:2001.08210): BART with norms before the sublayers, and one behind each stack.
 
-The tokens of languages, with which its texts begin or end, are left to the text: a tokenizer that has `[fr]` reads it as
-one token.
+The tokens of languages, with which its texts begin or end, are left to the text: a tokenizer that has `[fr]` reads it
+as one token.
 """
 
 from __future__ import annotations

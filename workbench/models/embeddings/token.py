@@ -33,7 +33,7 @@ class TokenEmbedding(nn.Module):
         scaled: whether tokens are multiplied by the square root of the tables' width (arXiv:1706.03762, section 3.4).
     """
 
-    by_token = ("token.weight",)
+    by_token: tuple[str, ...] = ("token.weight",)
     """Parameters that have a row for each token of the vocabulary."""
 
     def __init__(
