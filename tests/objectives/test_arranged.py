@@ -25,8 +25,8 @@ def samples(count: int, number: int = 0) -> list[Sample]:
             "key": f"k{i}",
             "corpus": "c",
             "draw": (number, i),
-            "text": f"{i} {text}",
-            "spans": [[begin + 3, begin + 7, "Q1"]],
+            "text": f"{i:03d} {text}",
+            "spans": [[begin + 4, begin + 8, "Q1"]],
         }
         for i in range(10, 10 + count)
     ]
