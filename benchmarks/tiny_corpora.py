@@ -30,8 +30,12 @@ FOLDERS = {
     "kepler": DESCRIBED,
     "kg-bert": DESCRIBED,
     "sentilr": REVIEWS,
+    "mbart": MULTILINGUAL,
+    "mbert": MULTILINGUAL,
+    "mt5": MULTILINGUAL,
     "wklm": DESCRIBED,
     "xlm": MULTILINGUAL,
+    "xlm-roberta": MULTILINGUAL,
 }
 """Systems that read other corpora than the rest of their kind, and where these lie among them."""
 VIDEOS, VIDEO_FEATURES = "video-tokens", ["vars.backbone={backbone}", "vars.feature_size=1280"]

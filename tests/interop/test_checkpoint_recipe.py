@@ -38,7 +38,7 @@ ONE_STEP = [
     "train.verify=false",
     "train.lr=1e-30",
 ]
-LESS = {"t5": ["tasks.text.objectives[0].sentinels=5"]}
+LESS = {family: ["tasks.text.objectives[0].sentinels=5"] for family in ("t5", "mt5")}
 """What a few words are too few for."""
 IMAGES_ALONE = {"vision.vit", "vision.timm_vit"}
 NEED_A_GRAPH = {"kg.ernie_thu", "kg.k_bert", "kg.luke"}

@@ -10,7 +10,9 @@ from workbench.interop.checkpoint_files import family_of
 
 OF_RECIPES = {
     **{name: name for name in ("bert", "roberta", "electra", "albert", "gpt", "bart", "t5", "xlnet", "xlm", "mpnet")},
-    "modernbert": "modernbert",
+    **{name: name for name in ("modernbert", "camembert", "distilbert", "mt5")},
+    "xlm-roberta": "xlm_roberta",
+    "deberta-v2": "deberta_v2",
     "gpt-2": "gpt2",
     "ernie-thu": "kg.ernie_thu",
     "k-bert": "kg.k_bert",

@@ -42,14 +42,18 @@ BART = {"d_model": 32, "max_position_embeddings": 40} | {
 GPT2 = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 40, "activation_function": "gelu_new"}
 GPT = {name: size for name, size in GPT2.items() if name != "activation_function"}
 CAUSAL = ("gpt", "gpt2")
+BARTS = {"bart": "Bart", "mbart": "MBart"}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "gpt": ("gpt", GPT),
     "gpt2": ("gpt2", GPT2),
     "t5": ("t5", T5),
     "t5-v1.1": ("t5", NEWER),
     "t5-v1.1-one-matrix": ("t5", NEWER),
+    "mt5": ("mt5", NEWER),
     "t5-narrow-heads": ("t5", {**T5, "d_kv": 4}),
     "bart": ("bart", BART),
+    "bart-scaled": ("bart", {**BART, "scale_embedding": True}),
+    "mbart": ("mbart", {**BART, "scale_embedding": True}),
 }
 
 
@@ -62,14 +66,15 @@ def released(folder: Path, name: str, vocab_size: int) -> None:
         model: Any = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=vocab_size, **sizes, **ends))
     elif family == "gpt":
         model = transformers.OpenAIGPTLMHeadModel(transformers.OpenAIGPTConfig(vocab_size=vocab_size, **sizes, **ends))
-    elif family == "bart":
-        config = transformers.BartConfig(
-            vocab_size=vocab_size, decoder_start_token_id=END, forced_eos_token_id=None, **sizes, **ends
-        )
-        model = transformers.BartForConditionalGeneration(config)
+    elif family in BARTS:
+        kind = getattr(transformers, f"{BARTS[family]}Config")
+        config = kind(vocab_size=vocab_size, decoder_start_token_id=END, forced_eos_token_id=None, **sizes, **ends)
+        model = getattr(transformers, f"{BARTS[family]}ForConditionalGeneration")(config)
     else:
-        config = transformers.T5Config(vocab_size=vocab_size, decoder_start_token_id=PAD, **sizes, **ends)
-        model = transformers.T5ForConditionalGeneration(config)
+        library = family.upper()
+        kind = getattr(transformers, f"{library}Config")
+        config = kind(vocab_size=vocab_size, decoder_start_token_id=PAD, **sizes, **ends)
+        model = getattr(transformers, f"{library}ForConditionalGeneration")(config)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     if name == "t5-v1.1":
@@ -86,7 +91,7 @@ def recipe(tmp_path: Path, name: str) -> tuple[Path, Path]:
     if family in CAUSAL:
         objective: dict[str, Any] = {"objective": "clm"}
         builder["visibility"] = "causal"
-    elif family == "bart":
+    elif family in BARTS:
         objective = {"objective": "denoising", "noises": [{"noise": "mask", "rate": 0.3}]}
     else:
         tied = name in ("t5", "t5-narrow-heads")

@@ -51,12 +51,23 @@ SIZES: dict[str, Any] = {
     "max_position_embeddings": 40,
     "pad_token_id": 0,
 }
+RELATIVE = {"relative_attention": True, "share_att_key": True, "pos_att_type": "c2p|p2c"}
 COUNTED = {"pad_token_id": 1, "max_position_embeddings": 42}
 IDS = dict.fromkeys(("bos_token_id", "eos_token_id", "cls_token_id", "sep_token_id"))
 FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "bert": ("Bert", SIZES),
     "ernie": ("Ernie", SIZES),
     "roberta": ("Roberta", {**SIZES, **COUNTED, "type_vocab_size": 1}),
+    "xlm_roberta": ("XLMRoberta", {**SIZES, **COUNTED, "type_vocab_size": 1}),
+    "camembert": ("Camembert", {**SIZES, **COUNTED, "type_vocab_size": 1}),
+    "distilbert": (
+        "DistilBert",
+        {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40, "pad_token_id": 0},
+    ),
+    "deberta_v2": (
+        "DebertaV2",
+        {**SIZES, "relative_attention": True, "share_att_key": True, "pos_att_type": "c2p|p2c"},
+    ),
     "albert": ("Albert", {**SIZES, "embedding_size": 16}),
     "electra": ("Electra", {**SIZES, "embedding_size": 16}),
     "mpnet": ("MPNet", {**SIZES, **COUNTED}),
@@ -123,7 +134,7 @@ def their_logits(folder: Path, kind: str, inputs: dict[str, Tensor]) -> Tensor:
     model = getattr(transformers, f"AutoModelFor{KINDS[kind][0]}").from_pretrained(folder).eval()
     accepted = (
         inputs
-        if model.config.model_type not in ("roberta", "mpnet", "modernbert", "xlm")
+        if model.config.model_type in ("bert", "ernie", "albert", "electra", "deberta-v2")
         else {name: field for name, field in inputs.items() if name != "token_type_ids"}
     )
     if kind == "multiple_choice":

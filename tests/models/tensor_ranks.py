@@ -42,6 +42,8 @@ TERMS: dict[str, dict[str, Any]] = {
     "buckets gated": {"score_bias": "buckets", "activation": "swiglu", "bias": False, "inner_size": 32},
     "alibi rotary": {"score_bias": "alibi", "rotary": 100.0, "intermediate_size": 12, "attention_bias": False},
     "relative": {"score_bias": {"score_bias": "relative", "segments": True}, "norm": "unbiased"},
+    "disentangled": {"score_bias": {"score_bias": "disentangled", "max_distance": 6, "norm_eps": 1e-7}},
+    "disentangled maps": {"score_bias": {"score_bias": "disentangled", "max_distance": 6, "own_maps": True}},
 }
 """Options of a layer. A layer is built with those that it has, and left out with those that it refuses."""
 ADAPTERS: dict[str, list[dict[str, Any]]] = {
@@ -52,7 +54,7 @@ ADAPTERS: dict[str, list[dict[str, Any]]] = {
     "prefix": [{"adapter": "prefix", "targets": ["layers.*"], "size": 3}],
     "side": [SIDE],
 }
-SHARES = ["all", "attention", "feed_forward", "score_bias", "biases"]
+SHARES = ["all", "attention", "feed_forward", "score_bias", "biases", "positions"]
 
 
 class PastTheEntry(nn.Module):
@@ -145,7 +147,8 @@ def _layer(case: str) -> TensorCase:
 
 
 def _shared(share: str) -> TensorCase:
-    bias = {"share score_bias": "buckets"}.get(f"share {share}", {"score_bias": "relative"})
+    positions = {"score_bias": "disentangled", "max_distance": 6}
+    bias = {"score_bias": "buckets", "positions": positions}.get(share, {"score_bias": "relative"})
     options = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.2, "repeat": 2, "share": share}
     layer = {"layer": "self", "stream": "text", **options, "score_bias": bias}
     text = {"embedding": "token", "hidden_size": 8, "vocab_size": 20, "dropout": 0.0}

@@ -164,6 +164,7 @@ class MultiHeadAttention(CutModule, nn.Module):
         self.score_bias: ScoreBias | None = None
         if options.score_bias is not None:
             self.score_bias = build("score_bias", options.score_bias, "score_bias", **about)
+            self.scale = self.score_bias.scale if self.scale is None else self.scale
         (bias, output_bias), each = options.biases, self.kv_heads * self.head_size
         if key_size is None:
             self.qkv = nn.Linear(hidden_size, inner + 2 * each, bias=bias)
@@ -175,6 +176,8 @@ class MultiHeadAttention(CutModule, nn.Module):
         )
         self.seen = KeyValueHook(self.kv_heads, self.head_size)
         self.output = nn.Linear(inner, hidden_size, bias=output_bias)
+        if self.score_bias is not None:
+            self.score_bias.check_attention(self)
 
     def tensor_cuts(self) -> TensorCuts:
         grouped = self.kv_heads != self.num_heads
@@ -227,7 +230,7 @@ class MultiHeadAttention(CutModule, nn.Module):
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,
             window=self.window,
-            score_bias=self.score_bias,
+            score_bias=None if self.score_bias is None else self.score_bias.bound(self),
             scale=self.scale,
             need_weights=context.looks,
             label=self._label(context.kind, names),
@@ -267,7 +270,7 @@ class MultiHeadAttention(CutModule, nn.Module):
         """Queries or keys [rows, heads, head_size] with their rotary positions, if the layer has any."""
         return heads if self.rotary is None else rotate(heads, layout.turns(self.head_size, heads.dtype, self.rotary))
 
-    def projected(self, query_rows: Tensor, key_rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, query_rows: Tensor, key_rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [rows_q, num_heads, head_size], and keys and values [rows_k, kv_heads, head_size], before norms and
         rotary positions: a hook for attention with other projections. `key_rows` are None where they are the same."""
         inner, each = self.num_heads * self.head_size, self.kv_heads * self.head_size

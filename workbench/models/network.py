@@ -34,7 +34,7 @@ class Repetition:
     """The options of a layer or a group of layers besides its own: the repetitions, and the modules that they share."""
 
     repeat: Repeats = 1
-    share: Literal["all", "attention", "feed_forward", "score_bias", "biases"] | None = None
+    share: Literal["all", "attention", "feed_forward", "score_bias", "biases", "positions"] | None = None
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ tokens over a long text, which overlap, so that text which one of them cuts is w
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -50,6 +51,25 @@ def sentence_pairs(sample: Sample) -> list[Sample]:
     draw = tuple(sample.get("draw", ()))
     pairs = zip(begins, cuts, ends, strict=False)
     return [{**_pair(sample, *places), "draw": (*draw, number)} for number, places in enumerate(pairs)]
+
+
+def in_parts(sample: Sample, drawn: list[float]) -> list[dict[str, Any]]:
+    """The segments of a text that is cut at as many sentence ends as there are numbers from [0, 1), which draw them, or
+    at all if it has fewer. Of a pair, and of a text of one sentence, the text alone."""
+    points = [] if "second" in sample else _points(sample)
+    cuts = sorted(points.pop(int(number * len(points))) for number in drawn[: len(points)])
+    edges = [0, *cuts, len(sample.get("text", ""))]
+    return [between(sample, *edge) for edge in pairwise(edges)]
+
+
+def joined(segments: list[dict[str, Any]]) -> dict[str, Any]:
+    """Segments one after another as one, with white space between them."""
+    whole = dict(segments[0])
+    for segment in segments[1:]:
+        gap = "" if whole["text"][-1:].isspace() or segment["text"][:1].isspace() else " "
+        moved = surrounded(segment, whole["text"] + gap, "")
+        whole = {key: moved[key] if key == "text" else [*whole.get(key, ()), *moved[key]] for key in moved}
+    return whole
 
 
 def one_way(sample: Sample) -> bool:

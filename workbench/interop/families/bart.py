@@ -7,7 +7,7 @@ also the decoder's matrix. Their bias `final_logits_bias` is no parameter, and z
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -28,13 +28,15 @@ class Bart(CheckpointFamily):
     """Hugging Face BART: a `text` and a `target` stream, `self` and `cross` layers; head denoising."""
 
     prefix = "model."
+    library: ClassVar[str] = "Bart"
+    """The prefix of the names of their library's classes."""
+    between: ClassVar[int] = 0
+    """The number of layers between the encoder and the decoder here."""
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
-        return config.get("model_type") == "bart"
+        return config.get("model_type") == self.library.lower()
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
-        if config.get("scale_embedding"):
-            raise WorkbenchError("scale_embedding = true is not supported: the token embedding has no scale")
         token = {
             "embedding": "token",
             "hidden_size": config["d_model"],
@@ -43,6 +45,7 @@ class Bart(CheckpointFamily):
             "token_types": 0,
             "dropout": config.get("dropout", 0.1),
             "norm_eps": EPS,
+            "scaled": bool(config.get("scale_embedding")),
         }
         encoder = {**_block(config, "encoder"), "layer": "self", "stream": "text"}
         decoder = {**_block(config, "decoder"), "layer": "cross", "stream": "target", "to": "text"}
@@ -72,7 +75,7 @@ class Bart(CheckpointFamily):
         return config
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
-        rows, encoder = config["max_position_embeddings"] + UNUSED, config["encoder_layers"]
+        rows, encoder = config["max_position_embeddings"] + UNUSED, config["encoder_layers"] + self.between
         rules: list[Rule] = [
             SameTensor("model.shared.weight", "embeddings.text.token.weight"),
             Copy("lm_head.weight", "model.shared.weight", own="denoising.output.weight"),
@@ -87,7 +90,7 @@ class Bart(CheckpointFamily):
                 ),
                 *both(f"model.{stack}.layernorm_embedding", f"{ours}.norm"),
             ]
-        for i in range(encoder):
+        for i in range(config["encoder_layers"]):
             theirs, ours = f"model.encoder.layers.{i}", f"layers.{i}"
             rules += [*_self(theirs, f"{ours}.attention"), *_feed_forward(theirs, ours)]
         for i in range(config["decoder_layers"]):
@@ -98,11 +101,14 @@ class Bart(CheckpointFamily):
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
         text = described.streams["text"]
-        stacks = [[one for one in described.layers if one["stream"] == stream] for stream in STACKS.values()]
+        blocks = [one for one in described.layers if "num_heads" in one]
+        stacks = [[one for one in blocks if one["stream"] == stream] for stream in STACKS.values()]
         encoder, decoder = (stack[0] for stack in stacks)
         return {
-            "architectures": ["BartForConditionalGeneration" if "denoising" in described.heads else "BartModel"],
-            "model_type": "bart",
+            "architectures": [
+                self.library + ("ForConditionalGeneration" if "denoising" in described.heads else "Model")
+            ],
+            "model_type": self.library.lower(),
             "vocab_size": text["vocab_size"],
             "d_model": text["hidden_size"],
             "max_position_embeddings": text["max_positions"],
@@ -115,7 +121,7 @@ class Bart(CheckpointFamily):
             "activation_function": THEIR_ACTIVATIONS.get(encoder["activation"], "gelu"),
             "dropout": text["dropout"],
             "attention_dropout": encoder["attention_dropout"],
-            "scale_embedding": False,
+            "scale_embedding": text["scaled"],
             "pad_token_id": 1,
             "bos_token_id": 0,
             "eos_token_id": 2,

@@ -1,13 +1,15 @@
 """Hugging Face RoBERTa (Liu et al., arXiv:1907.11692).
 
 Its positions are counted from 2: row 1 of the table is that of the padding, row 0 is unused. It has one segment, whose
-row is added to every word: a network here with this row has `token_types: 1`.
+row is added to every word: a network here with this row has `token_types: 1`. XLM-RoBERTa and CamemBERT have other
+vocabularies and the same names of tensors (`roberta.`). They are families of their own, as the library chooses its
+class by the name in the configuration.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -20,21 +22,26 @@ from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
 UNUSED = 2
-ALIKE = ("roberta", "xlm-roberta", "camembert")
-"""Architectures that differ in their names and tokenizers alone."""
+
+
+def heads_of(library: str) -> TaskHeads:
+    """The places of the heads of tasks in the classes of RoBERTa and those derived from it."""
+    pooler = "roberta.pooler.dense"
+    return TaskHeads(library, "classifier.dense", output="classifier.out_proj", choice=(pooler, "classifier"))
 
 
 class Roberta(CheckpointFamily):
-    """Hugging Face RoBERTa, XLM-RoBERTa and CamemBERT: a `text` stream with `self` layers; head mlm."""
+    """Hugging Face RoBERTa: a `text` stream with `self` layers; head mlm."""
 
+    model_type: ClassVar[str] = "roberta"
+    library: ClassVar[str] = "Roberta"
+    """The prefix of the names of their library's classes; families with RoBERTa's names derive from this one."""
     prefix = "roberta."
     counts_padding = True
-    task_heads = TaskHeads(
-        "Roberta", "classifier.dense", output="classifier.out_proj", choice=("roberta.pooler.dense", "classifier")
-    )
+    task_heads = heads_of("Roberta")
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
-        return config.get("model_type") in ALIKE
+        return config.get("model_type") == self.model_type
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
         text = bert_config.text_stream(config, max_positions=counted_positions(config))
@@ -65,8 +72,8 @@ class Roberta(CheckpointFamily):
         return {
             **bert_config.config_of(text, described.layers[0]),
             **bert_config.decoding(described),
-            "architectures": ["RobertaForMaskedLM" if "mlm" in described.heads else "RobertaModel"],
-            "model_type": "roberta",
+            "architectures": [f"{self.library}{'ForMaskedLM' if 'mlm' in described.heads else 'Model'}"],
+            "model_type": self.model_type,
             "num_hidden_layers": len(described.layers),
             "max_position_embeddings": (text["max_positions"] or 0) + UNUSED,
             "pad_token_id": 1,

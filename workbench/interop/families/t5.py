@@ -8,7 +8,7 @@ matrix of its own from unscaled states.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -26,8 +26,10 @@ ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gated-gelu": "geglu_tanh"
 class T5(CheckpointFamily):
     """Hugging Face T5 and T5 v1.1: `text` and `target` streams, `self` and `cross` layers; head span_corruption."""
 
+    model_type: ClassVar[str] = "t5"
+
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
-        return config.get("model_type") == "t5"
+        return config.get("model_type") == self.model_type
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
         eps, dropout = config.get("layer_norm_epsilon", 1e-6), config.get("dropout_rate", 0.1)
@@ -80,8 +82,8 @@ class T5(CheckpointFamily):
         activation = {ours: theirs for theirs, ours in ACTIVATIONS.items()}.get(first["activation"], "relu")
         head = described.heads.get("span_corruption")
         return {
-            "architectures": ["T5Model" if head is None else "T5ForConditionalGeneration"],
-            "model_type": "t5",
+            "architectures": [self.model_type.upper() + ("Model" if head is None else "ForConditionalGeneration")],
+            "model_type": self.model_type,
             "vocab_size": text["vocab_size"],
             "d_model": text["hidden_size"],
             "d_kv": first["inner_size"] // heads,

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.models.layout import Layout
 from workbench.models.tensor_cut import CutDim, CutModule, TensorCuts
+
+if TYPE_CHECKING:
+    from workbench.models.blocks import MultiHeadAttention
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -64,16 +67,26 @@ class ScoreBias(CutModule, nn.Module):
     after another (`Layout.contiguous`). `by_fields` means that the term depends on places, positions and fields alone,
     and not on `pair.q` and `pair.k`: layers that share the score bias then compute it only once. `heads_in` names the
     parameters and buffers that have an entry, or equal stretches of entries, for each head, and the dimension of the
-    heads; tensor parallelism needs it.
+    heads; tensor parallelism needs it. `scale` is the factor of the products of queries and keys where the layer states
+    none; None: the usual one.
     """
 
     score_mod: ClassVar[Callable[..., ScoreMod] | None] = None
     by_fields: ClassVar[bool] = False
     heads_in: ClassVar[Mapping[str, int] | None] = None
+    scale: float | None = None
 
     def forward(self, pair: QueryKeyGrid) -> Tensor:
         """The term, added to the scaled scores [batch or 1, heads, q, k]."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
+
+    def check_attention(self, attention: MultiHeadAttention) -> None:
+        """Check that a new attention can use it; raises a `WorkbenchError` otherwise."""
+        return
+
+    def bound(self, attention: MultiHeadAttention) -> ScoreBias:
+        """The score bias in one call of an attention, for a term that goes through its matrices; here itself."""
+        return self
 
     def tensor_cuts(self) -> TensorCuts:
         if self.heads_in is None:

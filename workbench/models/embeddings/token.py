@@ -30,9 +30,10 @@ class TokenEmbedding(nn.Module):
         norm_bias: whether that norm has a bias.
         init_range: standard deviation of the fresh table of tokens, where it is not the network's (T5: 1, which an
             optimizer with updates relative to the weights needs).
+        scaled: whether tokens are multiplied by the square root of the tables' width (arXiv:1706.03762, section 3.4).
     """
 
-    by_token = ("token.weight",)
+    by_token: tuple[str, ...] = ("token.weight",)
     """Parameters that have a row for each token of the vocabulary."""
 
     def __init__(
@@ -48,6 +49,7 @@ class TokenEmbedding(nn.Module):
         extra: dict[Word, Count] | None = None,
         norm_bias: bool = True,
         init_range: SomeShare | None = None,
+        scaled: bool = False,
     ) -> None:
         super().__init__()
         self.init_range = init_range
@@ -56,6 +58,7 @@ class TokenEmbedding(nn.Module):
             raise WorkbenchError(f"extra: {name!r} has a table already; allowed: fields that others write")
         size = embedding_size or hidden_size
         self.hidden_size = hidden_size
+        self.factor = size**0.5 if scaled else 1.0
         self.max_positions = max_positions
         self.token = nn.Embedding(vocab_size, size)
         self.position = nn.Embedding(max_positions, size) if max_positions else None
@@ -91,7 +94,7 @@ class TokenEmbedding(nn.Module):
     def words(self, fields: dict[str, Tensor]) -> Tensor:
         """The vectors of the words alone [rows, width of the tables]."""
         words: Tensor = self.token(fields["input_ids"])
-        return words
+        return words if self.factor == 1.0 else words * self.factor
 
     def _numbers(self, fields: dict[str, Tensor], name: str) -> Tensor:
         if name == "token_type_ids" and not self.limits[name]:
