@@ -184,6 +184,8 @@ class Evaluate(TypedDict, total=False):
     contexts: int
     control: Any
     decay: float
+    document_prefix: str | None
+    documents: Place
     draws: int
     early_stopping: Literal["false", "true", "never"]
     field: Literal["tags", "marks", "dependencies"] | None
@@ -194,6 +196,7 @@ class Evaluate(TypedDict, total=False):
     gqa_predictions: Place | None
     graph: Place
     groups: Place | None
+    judgments: Place
     known: Places | None
     label: str | None
     labels: Place
@@ -211,9 +214,11 @@ class Evaluate(TypedDict, total=False):
     other_network: str | None
     overrides: Assignments | None
     pairs: int
+    pool: str | None
     precision: Literal["float32", "bfloat16", "float16"]
     predictions: Place | None
     probe: bool
+    query_prefix: str | None
     rank: Place | None
     rate: float
     rerank: int

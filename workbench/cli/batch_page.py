@@ -133,7 +133,12 @@ def _prepare(folder: Path, places: list[Path]) -> None:
 def _samples(corpus: str) -> Iterator[Sample]:
     """The samples of a corpus, by the corpus name that the recipes use."""
     if corpus == "pairs":
-        yield from ({"translations": translations} for translations in TRANSLATIONS)
+        for translations in TRANSLATIONS:
+            first, second, *_ = translations.values()
+            yield {"translations": translations, "text": first, "second": second}
+    elif corpus in ("questions", "nli"):
+        for text, other in zip(DOCUMENTS, [*DOCUMENTS[1:], DOCUMENTS[0]], strict=True):
+            yield {"text": text.split(". ")[0], "choices": [text, other], "answer": 0}
     elif corpus in TRANSLATIONS[0]:
         yield {"text": " ".join(each[corpus] for each in TRANSLATIONS), "language": corpus}
     elif corpus in ("dialogues", "chats"):

@@ -170,7 +170,7 @@ class Contrast(Objective):
         """A number that equal texts share; for other media that of the record."""
         stream = self.streams[PASSAGE if side == NEGATIVE else side]
         ids = sequence.fields(stream).get("input_ids")
-        return digest(PASSAGE, sequence.key if ids is None else np.asarray(ids, np.int64).tobytes().hex()) >> 65
+        return digest(PASSAGE, str(sequence.key) if ids is None else np.asarray(ids, np.int64).tobytes().hex()) >> 65
 
     def _hard(self, negatives: list[Sequence]) -> np.ndarray:
         """The numbers of a sample's hard negatives [1, hard]."""
