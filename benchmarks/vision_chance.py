@@ -42,7 +42,10 @@ def undecided(objective: Objective, batches: Sequence[Batch]) -> np.ndarray:
         candidates = (2 * len(ids) - own) / own  # texts, and the others' videos; its own texts are right
     else:
         assert isinstance(objective, Itc)
-        candidates = len(ids) - own + 1 if objective.same_image == "ignored" else np.full(len(ids), len(ids))
+        candidates = len(ids) - own + 1 if objective.same == "ignored" else np.full(len(ids), len(ids))
+        if objective.sigmoid:  # every pair is decided by itself; the level of the best bias
+            wrong = candidates - 1
+            return np.log(candidates) + wrong * np.log(candidates / np.maximum(wrong, 1))
         candidates = candidates + (objective.queue if isinstance(objective, MomentumContrast) else 0)
     levels: np.ndarray = np.log(candidates)
     return levels

@@ -39,6 +39,8 @@ def test_a_contrast_leaves_out_other_captions_of_the_image() -> None:
     halves = [batch(image=IDS[:2]), batch(image=IDS[2:])]
     assert undecided(named(Itc()), halves) == pytest.approx(np.log([3, 4, 3, 4]))
     assert undecided(named(Itc(same_image="negative")), halves) == pytest.approx(np.log([4] * 4))
+    level = -np.log(1 / 4) - 3 * np.log(3 / 4)
+    assert undecided(named(Itc(same_image="negative", loss="sigmoid")), halves) == pytest.approx([level] * 4)
     soft = SoftTargets(follower="momentum", share=0.4)
     assert undecided(named(MomentumContrast(soft, queue=10)), halves) == pytest.approx(np.log([13, 14, 13, 14]))
 

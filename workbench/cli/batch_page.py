@@ -67,6 +67,11 @@ DIALOGUES = (
     ["When does the keeper light the lamp?", "He lights the lamp every evening.", "Can ships see the light?"],
     ["Who opened the school?", "A teacher who came by train.", "Is the school still there?"],
 )
+QUESTIONS = (
+    ("Where does the lighthouse stand?", "It stands on a small island.", "A teacher came to the town by train."),
+    ("How do people cross the river?", "They cross it by boat.", "The keeper lights the lamp."),
+)
+"""A question, its passage, and another passage."""
 PHRASES = ("old lighthouse", "small island", "long stairs", "far away", "oldest bridge", "ten years", "by train")
 ENTITIES = {"lighthouse": "Q39715", "island": "Q23442", "river": "Q4022", "sea": "Q165", "school": "Q3914"}
 ALIKE = (
@@ -109,9 +114,10 @@ def _batches(name: str, folder: Path) -> Iterator[str]:
 
 
 def _of_each_kind(batch: Batch) -> list[int]:
-    """The indices of the first sequence of each kind in the batch, by the types of its segments."""
+    """The indices of the first sequence of each kind in the batch, by its role and the types of its segments."""
     types = batch.streams["text"].fields["token_type_ids"].split(batch.streams["text"].lengths)
-    first = {tuple(sorted(set(of.tolist()))): i for i, of in reversed([*enumerate(types)])}
+    kinds = [(role, *sorted(set(of.tolist()))) for role, of in zip(batch.roles, types, strict=True)]
+    first = {kind: i for i, kind in reversed([*enumerate(kinds)])}
     return sorted(first.values())
 
 
@@ -133,14 +139,12 @@ def _prepare(folder: Path, places: list[Path]) -> None:
 def _samples(corpus: str) -> Iterator[Sample]:
     """The samples of a corpus, by the corpus name that the recipes use."""
     if corpus == "pairs":
-        for translations in TRANSLATIONS:
-            first, second, *_ = translations.values()
-            yield {"translations": translations, "text": first, "second": second}
-    elif corpus in ("questions", "nli"):
-        for text, other in zip(DOCUMENTS, [*DOCUMENTS[1:], DOCUMENTS[0]], strict=True):
-            yield {"text": text.split(". ")[0], "choices": [text, other], "answer": 0}
+        yield from ({"translations": translations} for translations in TRANSLATIONS)
     elif corpus in TRANSLATIONS[0]:
         yield {"text": " ".join(each[corpus] for each in TRANSLATIONS), "language": corpus}
+    elif corpus in ("questions", "nli", "text-pairs"):
+        for text, right, wrong in QUESTIONS:
+            yield {"text": text, "second": right, "choices": [right, wrong], "answer": 0}
     elif corpus in ("dialogues", "chats"):
         yield from ({"turns": turns} for turns in DIALOGUES)
     else:
