@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.models.layout import Layout
 from workbench.models.tensor_cut import CutDim, CutModule, TensorCuts
-
-if TYPE_CHECKING:
-    from workbench.models.blocks import MultiHeadAttention
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -59,6 +56,14 @@ class QueryKeyGrid:
         return q, self.k_places if self.keys.counted else self.keys.positions[self.k_rows]
 
 
+class Attention(Protocol):
+    """The part of an attention that a score bias may read (`workbench.models.blocks.MultiHeadAttention`)."""
+
+    def entered(self, rows: Tensor) -> Tensor: ...
+
+    def heads_of(self, query_rows: Tensor, key_rows: Tensor | None = None) -> list[Tensor]: ...
+
+
 class ScoreBias(CutModule, nn.Module):
     """Base of the score biases. The `__init__` of a component gets `num_heads` and `head_size` of the attention.
 
@@ -80,11 +85,11 @@ class ScoreBias(CutModule, nn.Module):
         """The term, added to the scaled scores [batch or 1, heads, q, k]."""
         raise NotImplementedError(f"{type(self).__name__} must define forward")
 
-    def check_attention(self, attention: MultiHeadAttention) -> None:
+    def check_attention(self, attention: Attention) -> None:
         """Check that a new attention can use it; raises a `WorkbenchError` otherwise."""
         return
 
-    def bound(self, attention: MultiHeadAttention) -> ScoreBias:
+    def bound(self, attention: Attention) -> ScoreBias:
         """The score bias in one call of an attention, for a term that goes through its matrices; here itself."""
         return self
 

@@ -14,7 +14,7 @@ attention, which modifies single scores, has no form of them.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, cast
+from typing import Annotated, ClassVar, Literal, cast
 
 import torch
 from annotated_types import Ge, Le
@@ -22,12 +22,9 @@ from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Dropout, Epsilon, Heads, Size
-from workbench.models.attention.score_bias import QueryKeyGrid, ScoreBias
+from workbench.models.attention.score_bias import Attention, QueryKeyGrid, ScoreBias
 from workbench.models.dropout import dropout
 from workbench.models.tensor_cut import TensorCuts
-
-if TYPE_CHECKING:
-    from workbench.models.blocks import MultiHeadAttention
 
 Farthest = Annotated[int, Ge(2), Le(2**16)]
 Buckets = Annotated[int, Ge(4), Le(2**16)]
@@ -97,7 +94,7 @@ class DisentangledBias(ScoreBias):
         maps = {"key": self.key, "query": self.query}
         return TensorCuts(columns={name: 1 for name, part in maps.items() if part is not None}, complete=False)
 
-    def check_attention(self, attention: MultiHeadAttention) -> None:
+    def check_attention(self, attention: Attention) -> None:
         """Check that positions can go through the layer's matrices.
 
         Raises:
@@ -110,7 +107,7 @@ class DisentangledBias(ScoreBias):
                 "queries and keys: use it in a layer on one stream without inner_size, or set own_maps: true"
             )
 
-    def bound(self, attention: MultiHeadAttention) -> ScoreBias:
+    def bound(self, attention: Attention) -> ScoreBias:
         """With the rows of positions as queries and keys of the layer."""
         if self.own_maps:
             return self
