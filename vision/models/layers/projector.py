@@ -1,0 +1,48 @@
+"""The projector between an image encoder and a language model (LLaVA 1.5, arXiv:2310.03744, section 3.3)."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from workbench.core.options.bounds import Count, Word
+from workbench.models.context import Context
+from workbench.models.feed_forward import ACTIVATIONS, Ungated
+
+
+class ProjectorLayer(nn.Module):
+    """Projector of LLaVA 1.5 (arXiv:2310.03744, section 3.3): the rows of a stream become W2 act(W1 x + b1) + b2, where
+    x are rows of another stream, of another width. The transform `vision.projected` says which.
+
+    Other streams pass through.
+
+    Args:
+        stream: the stream that is filled, as wide as the language model (`vision.projected`).
+        to: the stream that is projected, as wide as the image encoder.
+        sizes: hidden size of every stream (given by the network).
+        intermediate_size: the width between the two maps; by default that of `stream`.
+        activation: the function between them.
+        bias: whether the maps have biases.
+    """
+
+    def __init__(
+        self,
+        stream: Word,
+        to: Word,
+        sizes: dict[str, int],
+        intermediate_size: Count | None = None,
+        activation: Ungated = "gelu",
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        self.stream, self.source = stream, to
+        self.reads, self.changes = (stream, to), (stream,)
+        width = intermediate_size or sizes[stream]
+        self.inner = nn.Linear(sizes[to], width, bias=bias)
+        self.outer = nn.Linear(width, sizes[stream], bias=bias)
+        self.activation = ACTIVATIONS[activation]
+
+    def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        if self.stream not in hidden or self.source not in hidden:
+            return hidden
+        rows = hidden[self.source].index_select(0, context.fields(self.stream)["of"])
+        return {**hidden, self.stream: self.outer(self.activation(self.inner(rows)))}
