@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from workbench.core.options.bounds import Count, Word
+from workbench.core.options.bounds import Word
 from workbench.models.context import Context
 from workbench.models.feed_forward import ACTIVATIONS, Ungated
 
@@ -19,7 +19,6 @@ class ProjectorLayer(nn.Module):
         stream: the stream that is filled, as wide as the language model (`vision.projected`).
         to: the stream that is projected, as wide as the image encoder.
         sizes: hidden size of every stream (given by the network).
-        intermediate_size: the width between the two maps; by default that of `stream`.
         activation: the function between them.
         bias: whether the maps have biases.
     """
@@ -29,16 +28,14 @@ class ProjectorLayer(nn.Module):
         stream: Word,
         to: Word,
         sizes: dict[str, int],
-        intermediate_size: Count | None = None,
         activation: Ungated = "gelu",
         bias: bool = True,
     ) -> None:
         super().__init__()
         self.stream, self.source = stream, to
         self.reads, self.changes = (stream, to), (stream,)
-        width = intermediate_size or sizes[stream]
-        self.inner = nn.Linear(sizes[to], width, bias=bias)
-        self.outer = nn.Linear(width, sizes[stream], bias=bias)
+        self.inner = nn.Linear(sizes[to], sizes[stream], bias=bias)
+        self.outer = nn.Linear(sizes[stream], sizes[stream], bias=bias)
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:

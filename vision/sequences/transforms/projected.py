@@ -36,6 +36,7 @@ class ProjectedTransform(Transform):
             if length := sequence.length(self.of):
                 rows = np.flatnonzero(~sequence.fields(self.of).get("special", np.zeros(length, np.bool_)))
                 sequence.streams[self.stream] = {
+                    "input_ids": np.arange(len(rows)),
                     "of": Rows(self.of, rows, bound=True),
                     "special": np.ones(len(rows), np.bool_),
                 }

@@ -48,6 +48,7 @@ class ConversationBuilder(Builder):
     """
 
     reads = ("turns",)
+    usual_visibility = "causal"
     controls: tuple[str, ...] = ()
 
     def __init__(

@@ -28,9 +28,7 @@ class BeforeTransform(Transform):
         lead: rows of the text that stand before all other streams (a begin token, a system prompt).
     """
 
-    def __init__(
-        self, streams: Annotated[list[Word], MinLen(2)], whole: bool = False, lead: CountOrZero = 0
-    ) -> None:
+    def __init__(self, streams: Annotated[list[Word], MinLen(2)], whole: bool = False, lead: CountOrZero = 0) -> None:
         self.lead = lead
         if len({*streams}) < len(streams):
             raise WorkbenchError(f"streams = {streams}; allowed: each of them once")
