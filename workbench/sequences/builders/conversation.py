@@ -42,6 +42,7 @@ class ConversationBuilder(Builder):
         begin, end: roles of the special tokens before a conversation and after each turn; None for none.
         image_processor: the component that makes the image stream, by import path with its options; null: no images.
         control: the recipe's; `question-only` removes the image.
+        history: whether the questions about an image are one conversation; otherwise each is an item by itself.
 
     Raises:
         WorkbenchError: the template has no such speaker.
@@ -62,11 +63,13 @@ class ConversationBuilder(Builder):
         end: Role = "eos",
         image_processor: ComponentSpec | ComponentName | None = None,
         control: Name | None = None,
+        history: bool = True,
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, visibility="causal")
         self.image = ImageStream(image_processor, control)
         if image_processor is not None:
             self.reads, self.controls = ("image",), (QUESTION_ONLY,)
+            self.unit = None if history else "questions"
         self.answers, self.speakers = answers, template or CHATML
         for speaker in (answers, USER):
             if speaker not in self.speakers:
