@@ -16,6 +16,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.objectives.clm import Clm
 from workbench.sequences.builders.conversation import ConversationBuilder
+from workbench.sequences.protocols import ImageProcessor
 from workbench.text.tokenizer import Tokenizer
 
 EXCUSED = "it reads turns, which the samples of the contracts don't have"
@@ -118,3 +119,40 @@ def test_what_cannot_be_built_is_refused(
 ) -> None:
     with pytest.raises(WorkbenchError, match=said):
         ConversationBuilder(words, **{"max_length": 99, **options})([given], DRAWS)
+
+
+class Seen(ImageProcessor):
+    """Two rows of an image."""
+
+    def __call__(self, sample: Any, rng: Any) -> Any:
+        return {"boxes": np.zeros((2, 4), np.float32)}
+
+
+def test_questions_about_an_image_are_turns(words: Tokenizer) -> None:
+    """Each with its main answer; the last one of a prompt is to be answered, whatever is known of it."""
+    builder = ConversationBuilder(words, 200, image_processor=f"{__name__}:Seen")
+    asked = [
+        {"question": "Where?", "answers": ["Norway", "Italy", "Italy", ""]},
+        {"question": "Who?", "answers": []},
+        {"question": "Why?", "answers": ["So."], "answer": "No."},
+    ]
+    given = {"key": "a", "draw": (3,), "image": b"", "questions": asked}
+    ids, rows = predicted(words, builder, given)
+    assert words.decode(np.array(ids)[rows]) == "Italy No."
+    [sequence] = builder([given], DRAWS)
+    assert sequence.length("image") == 2
+    arranged = Clm().continuation(builder).arrange({**given, "questions": asked[:1]})
+    [prompt] = builder([arranged], DRAWS)
+    said = [("user", "Where?"), ("assistant", "")]
+    assert prompt.streams["text"]["input_ids"].tolist() == predicted(words, builder, sample(said))[0]
+    assert builder.unit is None
+    assert ConversationBuilder(words, 200, image_processor=f"{__name__}:Seen", history=False).unit == "questions"
+    with pytest.raises(WorkbenchError, match="no 'questions' with an answer"):
+        builder([{**given, "questions": asked[1:2]}], DRAWS)
+
+
+def test_without_the_image(words: Tokenizer) -> None:
+    builder = ConversationBuilder(words, 200, image_processor=f"{__name__}:Seen", control="question-only")
+    [sequence] = builder([{"key": "a", "draw": (3,), "questions": [{"question": "a", "answers": ["b"]}]}], DRAWS)
+    assert set(sequence.streams) == {"text"}
+    assert (builder.controls, ConversationBuilder(words, 200).controls) == (("question-only",), ())

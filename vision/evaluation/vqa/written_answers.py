@@ -14,6 +14,7 @@ from workbench.evaluation.options import HeadReading, TextDecoding
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, of_task
 from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.builders.conversation import ConversationBuilder
+from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample
 
 LONGEST = 16
@@ -44,7 +45,14 @@ def generator_of(run: EvaluatedRun, options: TextDecoding) -> Generator:
 
 def write_answers(generator: Generator, samples: list[Sample]) -> list[PredictedAnswer]:
     """The written answer to each question of the samples, each asked without the others; its confidence is the
-    probability of its tokens."""
+    probability of its tokens.
+
+    Raises:
+        WorkbenchError: a sample has no questions.
+    """
+    for sample in samples:
+        if not sample.get("questions"):
+            raise missing(sample, "questions")
     asked = [(place, sample, question) for place, sample in enumerate(samples) for question in sample["questions"]]
     made = generator([{**sample, "questions": [question]} for _, sample, question in asked])
     return [

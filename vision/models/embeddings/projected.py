@@ -5,13 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Size
 
 
 class ProjectedEmbedding(nn.Module):
-    """Zeros, in the place of which the layer `vision.projector` puts the projected rows of another stream. The
-    transform `vision.projected` makes the rows.
+    """Zeros, in the place of which the layer `vision.projector` puts the projected rows of another stream (LLaVA 1.5,
+    arXiv:2310.03744, section 3.3). The transform `vision.projected` makes the rows.
 
     Args:
         hidden_size: the width of the projected rows.
@@ -22,14 +21,6 @@ class ProjectedEmbedding(nn.Module):
         self.hidden_size = hidden_size
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """`of` [rows], of which only the length is used -> zeros [rows, hidden_size].
-
-        Raises:
-            WorkbenchError: the stream has no such field.
-        """
-        if "of" not in fields:
-            raise WorkbenchError(
-                f"the embedding of projected rows needs the field of, the stream has {', '.join(fields)}: add the "
-                "transform vision.projected with this stream"
-            )
-        return torch.zeros(len(fields["of"]), self.hidden_size, device=fields["of"].device)
+        """`input_ids` [rows], of which only the length is used -> zeros [rows, hidden_size]."""
+        numbers = fields["input_ids"]
+        return torch.zeros(len(numbers), self.hidden_size, device=numbers.device)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Word
 from workbench.models.context import Context
 from workbench.models.feed_forward import ACTIVATIONS, Ungated
@@ -39,7 +40,17 @@ class ProjectorLayer(nn.Module):
         self.activation = ACTIVATIONS[activation]
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
+        """
+        Raises:
+            WorkbenchError: the stream has no field `of`, which names the rows.
+        """
         if self.stream not in hidden or self.source not in hidden:
             return hidden
-        rows = hidden[self.source].index_select(0, context.fields(self.stream)["of"])
+        fields = context.fields(self.stream)
+        if "of" not in fields:
+            raise WorkbenchError(
+                f"the layer vision.projector does not know which rows of {self.source!r} those of {self.stream!r} are: "
+                "add the transform vision.projected with this stream"
+            )
+        rows = hidden[self.source].index_select(0, fields["of"])
         return {**hidden, self.stream: self.outer(self.activation(self.inner(rows)))}
