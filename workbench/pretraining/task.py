@@ -270,10 +270,10 @@ def visibilities_of(recipe: Recipe, network: str) -> frozenset[str]:
     """The visibilities of texts in the tasks from which a network learns; none where it reads no text."""
     if "text" not in recipe.all_networks[network].streams:
         return frozenset()
-    return frozenset(seen for task, _ in _placed(recipe, network) for seen in _visibilities(task.sequence))
+    return frozenset(seen for task, _ in _placed(recipe, network) for seen in visibilities_in(task.sequence))
 
 
-def _visibilities(sequence: SequenceSpec) -> list[str]:
+def visibilities_in(sequence: SequenceSpec) -> list[str]:
     """Those that a recipe states, or the one of the builder."""
     if sequence.visibility is not None:
         return sequence.visibilities

@@ -67,7 +67,8 @@ class ConversationBuilder(Builder):
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, visibility="causal")
         self.image = ImageStream(image_processor, control)
-        if image_processor is not None:
+        self.asks = image_processor is not None
+        if self.asks:
             self.reads, self.controls = ("image",), (QUESTION_ONLY,)
             self.unit = None if history else "questions"
         self.answers, self.speakers = answers, template or CHATML
@@ -113,13 +114,13 @@ class ConversationBuilder(Builder):
         turns = sample.get("turns")
         if turns is None and "text" in sample and "visibility" in sample:  # a prompt, which `Continuation` has arranged
             return [sample["text"], ""], [USER, self.answers]
-        if turns is None and sample.get("questions"):
+        if turns is None and self.asks and sample.get("questions"):
             found = _asked(sample["questions"], self.answers, to_answer="visibility" in sample)
             if not found[0]:
                 raise missing(sample, "questions", "with an answer")
             return found
         if not turns:
-            raise missing(sample, "turns")
+            raise missing(sample, "questions" if self.asks else "turns")
         speakers = sample.get("speakers") or [(USER, self.answers)[number % 2] for number in range(len(turns))]
         others = sorted({*speakers} - self.speakers.keys())
         if others or len(speakers) != len(turns):
