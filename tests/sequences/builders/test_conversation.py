@@ -147,7 +147,10 @@ def test_questions_about_an_image_are_turns(words: Tokenizer) -> None:
     arranged = Clm().continuation(builder).arrange({**given, "questions": asked[:1]})
     [prompt] = builder([arranged], DRAWS)
     said = [("user", "Where?"), ("assistant", "")]
-    assert prompt.streams["text"]["input_ids"].tolist() == predicted(words, builder, sample(said))[0]
+    assert (
+        prompt.streams["text"]["input_ids"].tolist()
+        == predicted(words, ConversationBuilder(words, 200), sample(said))[0]
+    )
     assert builder.unit is None
     assert ConversationBuilder(words, 200, image_processor=PATCHES, history=False).unit == "questions"
     with pytest.raises(WorkbenchError, match="no 'questions' with an answer"):
