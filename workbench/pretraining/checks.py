@@ -87,11 +87,12 @@ def _check_memory(task: Task, network: Network, place: str) -> None:
 
 def _warn_equal_positions(task: Task, network: Network, place: str) -> None:
     """Warn of streams that joint layers with rotary positions read as one sequence, where each counts from 0."""
-    image = getattr(task.builder, "image", None)
+    image: Any = getattr(task.builder, "image", None)
     made = {"text", *(getattr(transform, "stream", "") for transform in task.transforms)}
-    made |= {image.stream} if getattr(image, "part", None) is not None else set()
+    made |= {image.stream} if image is not None and image.part is not None else set()
     orders = [{*each.streams} for each in task.transforms if isinstance(each, BeforeTransform)]
-    for number, layer in enumerate(network.layers):
+    layers: list[Any] = list(network.layers)
+    for number, layer in enumerate(layers):
         joined = [name for name in layer.streams if name in made] if isinstance(layer, JointLayer) else []
         if len(joined) < 2 or layer.attention.attention.rotary is None or any(o >= {*joined} for o in orders):
             continue

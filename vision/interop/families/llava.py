@@ -21,7 +21,7 @@ from workbench.interop import bert_config, bert_names
 from workbench.interop.families.llama import Llama
 from workbench.interop.family import TIED, CheckpointFamily, FamilyConfig
 from workbench.interop.network_description import ModelDescription
-from workbench.interop.rules import Buffer, Rule
+from workbench.interop.rules import Buffer, Rule, weights_of
 from workbench.recipe.spec import NetworkSpec, Spec
 from workbench.sequences.text_layout import Visibility
 
@@ -109,7 +109,7 @@ class Llava(CheckpointFamily):
         ]
         unread = [block_rules(f"{TOWER}.encoder.layers.{i}", "") for i in range(depth, vision["num_hidden_layers"])]
         unread.append(bert_names.both(f"{TOWER}.post_layernorm", ""))
-        rules += [Buffer(name) for part in unread for rule in part for name in rule.theirs]
+        rules += [Buffer(name) for part in unread for name in weights_of(part)]
         return rules + [_placed(rule, depth + 1) for rule in TEXT.rules(text)]
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
