@@ -25,6 +25,7 @@ from workbench.interop.network_description import DROPOUT, differences, model_de
 from workbench.interop.rules import Buffer, Copy, to_ours, to_theirs
 from workbench.interop.run_or_checkpoint import load
 from workbench.models.network import Network
+from workbench.pretraining.task import visibilities_in
 
 
 def made(name: str, **changes: Any) -> tuple[CheckpointFamily, FamilyConfig, Network]:
@@ -186,8 +187,7 @@ def test_a_folder_is_opened_as_a_run(name: str, tmp_path: Path) -> None:
     vectors = encode_texts(loaded, [" ".join(WORDS), WORDS[2]])
     assert vectors.shape == (2, network.sizes["text"])
     assert vectors.isfinite().all()
-    sequence = loaded.recipe.tasks["text"].sequence
-    assert (sequence.visibility or "bidirectional") == checkpoint_family.visibility(config)
+    assert visibilities_in(loaded.recipe.tasks["text"].sequence) == [checkpoint_family.visibility(config)]
 
 
 def check_equal(theirs: dict[str, Tensor], original: dict[str, Tensor], rows: dict[str, int | slice]) -> None:

@@ -14,7 +14,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.manifest import finish_corpus
 from workbench.corpora.shards.writer import ShardWriter
 from workbench.pretraining.assembly import make_model
-from workbench.pretraining.checks import check_fields, check_links
+from workbench.pretraining.checks import check_fields, check_fit, check_links
 from workbench.pretraining.task import build_tasks
 from workbench.pretraining.task_corpora import check_corpora, fields_read
 from workbench.recipe.reading import load_recipe
@@ -255,3 +255,18 @@ def test_texts_of_single_sentences_are_no_pairs(world: Any, tmp_path: Path, obje
         check_fields([task])
     task.spec.corpora = {plain: 1.0, str(world.text): 1.0}
     check_fields([task])
+
+
+def test_streams_that_all_begin_at_position_0_are_reported(world: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Rotary positions of an image and a text that a joint layer reads as one sequence."""
+    recipe = small_recipe("llava", world)
+    root, _ = small_root(recipe)
+    found = tasks_of(recipe, world)
+    caplog.clear()
+    check_fit(found.values(), root)
+    assert "rotary" not in caplog.text
+    for each in found.values():
+        each.transforms = each.transforms[:1]
+    check_fit(found.values(), root)
+    assert "reads the streams projected and text as one sequence with rotary positions" in caplog.text
+    assert "with streams: [projected, text]" in caplog.text

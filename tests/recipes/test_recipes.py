@@ -153,6 +153,8 @@ def _corpus(sequence: dict[str, Any]) -> str:
     """Which of the small corpora feeds the sequences: what they are built from next to the builder may need its own."""
     if "kg.sentiment" in [step if isinstance(step, str) else step["transform"] for step in sequence["transforms"]]:
         return "reviews"
+    if sequence["builder"].get("image_processor"):
+        return "images"
     return CORPORA[sequence["builder"]["builder"]] if sequence["builder"].get("split", True) else "pairs"
 
 

@@ -173,17 +173,21 @@ class VqaTuning(Tuning):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VqaScoring(Scoring):
+class VqaScoring(WritingScoring):
     """VQA accuracy by the official rules, or ANLS, by answer type, compared with the majority answer.
 
     CORPUS holds images with `questions` and their answers. If they have none, as in the splits of test servers, the
-    command only writes a file of predictions.
+    command only writes a file of predictions. RUN has been fine-tuned for the task, or was trained on conversations
+    about images (llava). Such a run writes its answers, each question by itself. The options of generation are for such
+    runs alone.
 
     Examples:
 
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-val
 
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-val --control question-only
+
+      workbench evaluate vqa runs/llava corpora/docvqa-val --variant anls --max-new-tokens 20
 
       workbench evaluate vqa runs/uniter-vqa corpora/vqa-test --predictions results.json
 
@@ -245,8 +249,8 @@ class ZeroShotScoring(Scoring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class VqaPredicting(Predicting):
-    """The most probable answer to a question about each image, with its probability.
+class VqaPredicting(TextDecoding, Predicting):
+    """The most probable answer to a question about each image, or the one that the run writes, with its probability.
 
     INPUT has images. Their question is --question, or the `questions` of a corpus.
 

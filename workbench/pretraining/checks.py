@@ -23,6 +23,7 @@ from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.places import linked_entities
 from workbench.corpora.schema.schema import fields_of, links_among
 from workbench.corpora.shards.record import BadRecordError
+from workbench.models.layers.joint import JointLayer
 from workbench.models.network import Network
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import Objective
@@ -32,6 +33,7 @@ from workbench.sequences.entities import spaces_in
 from workbench.sequences.missing_fields import how_to_prepare
 from workbench.sequences.protocols import Masking, Transform
 from workbench.sequences.segments import splits_at_sentence
+from workbench.sequences.transforms.before import BeforeTransform
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ def check_fit(tasks: Iterable[Task], root: PretrainingModel) -> None:
             _check_memory(task, root.network(name), place)
             _check_images(task, root.network(name), place)
             _check_entities(task, root.network(name), place)
+            _warn_equal_positions(task, root.network(name), place)
 
 
 def _check_positions(task: Task, network: Network, place: str) -> None:
@@ -80,6 +83,25 @@ def _check_memory(task: Task, network: Network, place: str) -> None:
                 f"{place}.streams.{name} has no row. Set its max_positions to null, and give the layers relative "
                 "positions (rotary, or a score bias such as relative or alibi)"
             )
+
+
+def _warn_equal_positions(task: Task, network: Network, place: str) -> None:
+    """Warn of streams that joint layers with rotary positions read as one sequence, where each counts from 0."""
+    image: Any = getattr(task.builder, "image", None)
+    made = {"text", *(getattr(transform, "stream", "") for transform in task.transforms)}
+    made |= {image.stream} if image is not None and image.part is not None else set()
+    orders = [{*each.streams} for each in task.transforms if isinstance(each, BeforeTransform)]
+    layers: list[Any] = list(network.layers)
+    for number, layer in enumerate(layers):
+        joined = [name for name in layer.streams if name in made] if isinstance(layer, JointLayer) else []
+        if len(joined) < 2 or layer.attention.attention.rotary is None or any(o >= {*joined} for o in orders):
+            continue
+        logger.warning(
+            "tasks.%s: %s.layers[%d] reads the streams %s as one sequence with rotary positions, and each of them "
+            "counts its positions from 0; put them one after another: the transform before with streams: [%s]",
+            *(task.name, place, number, " and ".join(joined), ", ".join([*(n for n in joined if n != "text"), "text"])),
+        )
+        return
 
 
 def warn_unused_memory(tasks: Iterable[Task], root: PretrainingModel) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 from torch import nn
 
 from workbench.components.build_context import known_as, named
-from workbench.components.building import build
+from workbench.components.building import build, find
 from workbench.components.calls import FirstMicroBatches, call
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.keyed import Draw, Draws
@@ -24,7 +24,7 @@ from workbench.core.options.values import check
 from workbench.corpora.schema.places import without_links
 from workbench.pretraining.loss_weight import LossWeight
 from workbench.pretraining.objective import BATCH_TARGETS, COUNT, DROPPED, BatchTargets, Objective
-from workbench.recipe.spec import Recipe, Spec, TaskSpec
+from workbench.recipe.spec import Recipe, SequenceSpec, Spec, TaskSpec
 from workbench.sequences.batch import Batch, MicroBatch, collate, share_streams
 from workbench.sequences.fetched_rows import FetchedRows
 from workbench.sequences.sequence import Sample, Sequence, Slot
@@ -270,7 +270,15 @@ def visibilities_of(recipe: Recipe, network: str) -> frozenset[str]:
     """The visibilities of texts in the tasks from which a network learns; none where it reads no text."""
     if "text" not in recipe.all_networks[network].streams:
         return frozenset()
-    return frozenset(seen for task, _ in _placed(recipe, network) for seen in task.sequence.visibilities)
+    return frozenset(seen for task, _ in _placed(recipe, network) for seen in visibilities_in(task.sequence))
+
+
+def visibilities_in(sequence: SequenceSpec) -> list[str]:
+    """Those that a recipe states, or the one of the builder."""
+    if sequence.visibility is not None:
+        return sequence.visibilities
+    name = sequence.builder if isinstance(sequence.builder, str) else str(sequence.builder["builder"])
+    return [getattr(find("builder", name), "usual_visibility", "bidirectional")]
 
 
 def tasks_that_read(recipe: Recipe, network: str) -> list[TaskSpec]:

@@ -65,7 +65,7 @@ class Builder:
     of that many tokens in the corpora, which the reader measures. `reads_spans` says that the builder itself adds
     knowledge from the entities linked to the text, as a transform may (`Transform`). `medium` names the option for the
     component that makes the stream of an image, a video, ...; `caption_builder` is the builder that reads one caption
-    with such a medium, which downstream tasks use.
+    with such a medium, which downstream tasks use. `usual_visibility` is that of texts where the recipe states none.
 
     Args:
         tokenizer: given by the recipe.
@@ -87,6 +87,7 @@ class Builder:
     pairs: bool = False
     medium: str = "image_processor"
     caption_builder: str = "image_caption"
+    usual_visibility: Visibility = "bidirectional"
 
     def __init__(
         self,

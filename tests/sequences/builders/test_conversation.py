@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from typing import Any
 
 import numpy as np
 import pytest
 import tokenizers
 import transformers
+from PIL import Image
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
@@ -118,3 +120,45 @@ def test_what_cannot_be_built_is_refused(
 ) -> None:
     with pytest.raises(WorkbenchError, match=said):
         ConversationBuilder(words, **{"max_length": 99, **options})([given], DRAWS)
+
+
+def photograph() -> bytes:
+    buffer = BytesIO()
+    Image.new("RGB", (4, 4)).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+PATCHES = {"image_processor": "vision.patches", "size": 4, "patch": 2}
+
+
+def test_questions_about_an_image_are_turns(words: Tokenizer) -> None:
+    """Each with its main answer; the last one of a prompt is to be answered, whatever is known of it."""
+    builder = ConversationBuilder(words, 200, image_processor=PATCHES)
+    asked = [
+        {"question": "Where?", "answers": ["Norway", "Italy", "Italy", ""]},
+        {"question": "Who?", "answers": []},
+        {"question": "Why?", "answers": ["So."], "answer": "No."},
+    ]
+    given = {"key": "a", "draw": (3,), "image": photograph(), "questions": asked}
+    ids, rows = predicted(words, builder, given)
+    assert "".join(words.tokens([ids[row] for row in rows])) == "Italy<|im_end|>No.<|im_end|>"
+    [sequence] = builder([given], DRAWS)
+    assert sequence.length("image") == 4
+    arranged = Clm().continuation(builder).arrange({**given, "questions": asked[:1]})
+    [prompt] = builder([arranged], DRAWS)
+    said = [("user", "Where?"), ("assistant", "")]
+    assert (
+        prompt.streams["text"]["input_ids"].tolist()
+        == predicted(words, ConversationBuilder(words, 200), sample(said))[0]
+    )
+    assert builder.unit is None
+    assert ConversationBuilder(words, 200, image_processor=PATCHES, history=False).unit == "questions"
+    with pytest.raises(WorkbenchError, match="no 'questions' with an answer"):
+        builder([{**given, "questions": asked[1:2]}], DRAWS)
+
+
+def test_without_the_image(words: Tokenizer) -> None:
+    builder = ConversationBuilder(words, 200, image_processor=PATCHES, control="question-only")
+    [sequence] = builder([{"key": "a", "draw": (3,), "questions": [{"question": "a", "answers": ["b"]}]}], DRAWS)
+    assert set(sequence.streams) == {"text"}
+    assert (builder.controls, ConversationBuilder(words, 200).controls) == (("question-only",), ())

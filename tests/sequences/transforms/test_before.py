@@ -57,6 +57,19 @@ def test_a_sequence_without_the_first_stream_is_unchanged() -> None:
     assert one.streams["text"]["position_ids"].tolist() == one.streams["text"]["rank"].tolist() == [0, 1, 2]
 
 
+def test_the_first_rows_of_a_text_may_lead() -> None:
+    """A begin token before the image: it sees no image, and all rows of the text behind the image do."""
+    [one] = BeforeTransform(["prompt", "text"], lead=1)([made(causal=True)], DRAWS)
+    assert one.streams["text"]["position_ids"].tolist() == one.streams["text"]["rank"].tolist() == [0, 3, 4]
+    assert one.streams["prompt"]["position_ids"].tolist() == one.streams["prompt"]["rank"].tolist() == [1, 2]
+    order = [2, 0, 1, 3, 4]  # the rows in the order of their positions
+    assert (seen(one)[np.ix_(order, order)] == np.tril(np.ones((5, 5), bool))).all()
+    [one] = BeforeTransform(["prompt", "text"], lead=9)([made(causal=True)], DRAWS)
+    assert one.streams["prompt"]["position_ids"].tolist() == [3, 4]
+    [one] = BeforeTransform(["prompt", "text"], lead=1)([made(causal=True, prompt=0)], DRAWS)
+    assert one.streams["text"]["position_ids"].tolist() == [0, 1, 2]
+
+
 def test_a_stream_that_is_named_twice_is_refused() -> None:
     with pytest.raises(WorkbenchError, match="allowed: each of them once"):
         BeforeTransform(["text", "text"])

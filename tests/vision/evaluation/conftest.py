@@ -111,6 +111,31 @@ def tree(folder: Path, objectives: list[dict[str, Any]], **train: Any) -> dict[s
     }
 
 
+def writer(folder: Path, **train: Any) -> dict[str, Any]:
+    """A recipe of a decoder behind 2 x 2 patches that learns the answers of conversations."""
+    recipe = tree(folder, [{"objective": "clm"}], **train)
+    streams = recipe["model"]["streams"]
+    streams["text"] |= {"max_positions": None, "token_types": 0}
+    streams["image"] |= {"hidden_size": 24}
+    streams["projected"] = {"embedding": "vision.projected", "hidden_size": 32}
+    plain = {"num_heads": 2, "dropout": 0.0, "attention_dropout": 0.0, "intermediate_size": 64, "norm_place": "pre"}
+    recipe["model"]["layers"] = [
+        {**plain, "layer": "self", "stream": "image"},
+        {"layer": "vision.projector", "stream": "projected", "to": "image"},
+        {**plain, "layer": "joint", "streams": ["projected", "text"], "rotary": 10000, "repeat": 2},
+    ]
+    recipe["model"]["poolers"] = []
+    recipe["tasks"]["pairs"]["sequence"] = {
+        "builder": "conversation",
+        "max_length": 64,
+        "template": {"user": "on: ", "assistant": "it: "},
+        "history": False,
+        "image_processor": {"image_processor": "vision.patches", "size": SIDE, "patch": 8},
+        "transforms": [{"transform": "vision.projected"}, {"transform": "before", "streams": ["projected", "text"]}],
+    }
+    return recipe
+
+
 @pytest.fixture(scope="session")
 def squares(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Holds the corpora `train` (32 images) and `test` (10) and `tokenizer.json`."""

@@ -2,19 +2,22 @@
 
 Fine-tuning is classification over the answers of the training set (LXMERT: lr 5e-5, batches of 32, 4 epochs; UNITER:
 lr 8e-5, batches of about 10,000 tokens), with soft labels if questions have several annotators. Images are encoded as
-in the run's pretraining.
+in the run's pretraining. A decoder that reads images and questions as conversations (LLaVA) needs no fine-tuning: it
+writes its answers, which are scored by the same rules.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vision.answers.answer_vocabulary import AnswerVocabulary
 from vision.evaluation.task_options import VqaPredicting, VqaScoring, VqaTuning
 from vision.evaluation.vqa.answer_predictions import (
+    Answering,
     answer,
     examples,
     failures,
@@ -27,6 +30,7 @@ from vision.evaluation.vqa.answer_predictions import (
 )
 from vision.evaluation.vqa.answer_scores import BOUNDS, Scorer, baselines
 from vision.evaluation.vqa.word_attention import draw_question
+from vision.evaluation.vqa.written_answers import generator_of, write_answers, writing_run
 from vision.metrics.vqa_accuracy import EACH_RIGHT, RULE, VARIANTS, Form, VqaResult, form_of, variant_of
 from vision.objectives._comparing import MediaContrast
 from vision.objectives.answers import Answers
@@ -41,6 +45,7 @@ from workbench.evaluation.scoring.image_sequences import image_sequence, image_t
 from workbench.evaluation.scoring.result import Result
 from workbench.recipe.spec import Recipe
 from workbench.runs.folder import trust_run
+from workbench.runs.loaded_run import LoadedRun
 from workbench.sequences.sequence import Sample
 
 logger = logging.getLogger(__name__)
@@ -87,13 +92,22 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     def check_reads(self, recipe: Recipe) -> None:
         image_task(recipe)
 
+    def chosen(self, loaded: LoadedRun, options: VqaScoring | VqaPredicting) -> EvaluatedRun:
+        learned = any(isinstance(each.objective, Answers) for task in loaded.tasks.values() for each in task.objectives)
+        writing = None if learned else writing_run(loaded, options.run, options)
+        if writing is not None:
+            return writing
+        opened: EvaluatedRun = super().chosen(loaded, options)
+        return opened
+
     def score(self, run: EvaluatedRun, corpus: Corpus, scoring: VqaScoring) -> Result:
-        answered = predict(run, corpus, batch_size=scoring.batch_size, limit=scoring.limit)
+        answering = _answering(run, scoring)
+        answered = predict(run, corpus, answering, batch_size=scoring.batch_size, limit=scoring.limit)
         if run.world.is_main and scoring.gqa_predictions is not None:
             write_gqa_predictions(scoring.gqa_predictions, answered)
         questions = answered.scorable
         vocabulary, lacking = vocabulary_of(run), len(answered.asked) - len(questions)
-        counts = {"images": answered.images, "answers": len(vocabulary)}
+        counts = {"images": answered.images, **({} if vocabulary is None else {"answers": len(vocabulary)})}
         if not questions and lacking:
             unscored = _unscored(self.name, scoring, {"questions answered": lacking, **counts})
             unscored.predictions = EvaluationItems(lines_of(answered), {})
@@ -132,11 +146,11 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
     def predict(
         self, run: EvaluatedRun, samples: list[Sample], number: int, predicting: VqaPredicting
     ) -> list[dict[str, Any]]:
-        """The most probable answer to each question."""
+        """The most probable answer to each question, or the one that the run writes."""
         return [
             {"key": found.key, "question_id": found.meta["question_id"], "question": found.meta["question"]}
             | {"prediction": found.answer, "probability": found.confidence}
-            for found in answer(run, samples, number)
+            for found in _answering(run, predicting)(samples, number)
         ]
 
     def write_predictions(self, file: Path, result: Result) -> None:
@@ -148,6 +162,14 @@ class Vqa(DownstreamTask[VqaTuning, VqaScoring]):
 
     def draw(self, run: EvaluatedRun, corpus: Corpus, scoring: VqaScoring) -> None:
         draw_question(run, corpus)
+
+
+def _answering(run: EvaluatedRun, options: VqaScoring | VqaPredicting) -> Answering:
+    """How a run answers: by its vocabulary, or by writing."""
+    if vocabulary_of(run) is not None:
+        return partial(answer, run)
+    generator = generator_of(run, options)
+    return lambda samples, number: write_answers(generator, samples)
 
 
 def rule_of(corpus: Corpus, questions: list[dict[str, Any]]) -> str:

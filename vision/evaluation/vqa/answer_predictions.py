@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,10 @@ class PredictedAnswer(NamedTuple):
     answer: str
     confidence: float
     place: int
+
+
+Answering = Callable[[list[Sample], int], list[PredictedAnswer]]
+"""The answers to the questions of a group of samples, by the group and its number."""
 
 
 @dataclass
@@ -74,13 +78,13 @@ class AnsweredQuestion:
         self.keys[name] = found.key
 
 
-def predict(run: EvaluatedRun, corpus: Corpus, *, batch_size: int = 32, limit: int | None = None) -> AnsweredQuestion:
-    """The most probable answer to every question; the ranks of `run.world` share the images."""
+def predict(
+    run: EvaluatedRun, corpus: Corpus, answering: Answering, *, batch_size: int = 32, limit: int | None = None
+) -> AnsweredQuestion:
+    """The answer to every question, by `answering`; the ranks of `run.world` share the images."""
     answered = AnsweredQuestion()
     groups = sample_pass([corpus], size=batch_size, unit=None, limit=limit)
-    for images, found in shared_groups(
-        run.world, groups, lambda number, group: (len(group), answer(run, group, number))
-    ):
+    for images, found in shared_groups(run.world, groups, lambda number, group: (len(group), answering(group, number))):
         for each in found:
             answered.add(each)
         answered.images += images
@@ -89,15 +93,16 @@ def predict(run: EvaluatedRun, corpus: Corpus, *, batch_size: int = 32, limit: i
 
 def answer(run: EvaluatedRun, samples: list[Sample], number: int = 0) -> list[PredictedAnswer]:
     """The most probable answer to each question of the samples, which are the group with this number."""
-    head, answers, found = run.head, vocabulary_of(run).answers, []
+    head, vocabulary, found = run.head, vocabulary_of(run), []
     assert isinstance(head, AnswersHead)
+    assert vocabulary is not None
     places = {str(sample["key"]): place for place, sample in enumerate(samples)}
     for forward in forward_pass(run.network, run.task.sequences, [samples], first=number):
         with torch.inference_mode():
             logits = head.logits(run.network, forward.states, forward.batch).float()
         confidence, best = (of.tolist() for of in _probabilities(logits, head).max(1))
         for one, chosen, sure in zip(forward.sequences, best, confidence, strict=True):
-            found.append(PredictedAnswer(one.key, one.meta, answers[chosen], sure, places[one.key]))
+            found.append(PredictedAnswer(one.key, one.meta, vocabulary.answers[chosen], sure, places[one.key]))
     return found
 
 
@@ -105,11 +110,10 @@ def _probabilities(logits: Tensor, head: AnswersHead) -> Tensor:
     return logits.sigmoid() if head.loss == "bce" else logits.softmax(-1)
 
 
-def vocabulary_of(run: EvaluatedRun) -> AnswerVocabulary:
-    """The answers of the run's vocabulary."""
+def vocabulary_of(run: EvaluatedRun) -> AnswerVocabulary | None:
+    """The answers of the run's vocabulary; None where it writes them."""
     objective = run.objective.objective
-    assert isinstance(objective, Answers)
-    return objective.vocabulary
+    return objective.vocabulary if isinstance(objective, Answers) else None
 
 
 def questions_of(corpus: Corpus) -> Iterator[dict[str, Any]]:

@@ -93,15 +93,16 @@ class Scorer:
 
 
 def baselines(
-    run: EvaluatedRun, corpus: Corpus, vocabulary: AnswerVocabulary, questions: Questions, scorer: Scorer
+    run: EvaluatedRun, corpus: Corpus, vocabulary: AnswerVocabulary | None, questions: Questions, scorer: Scorer
 ) -> dict[str, dict[str, float]]:
     """Baselines: the training set's most frequent answer, overall and per question type; the best answer of the
-    vocabulary; the best of the words that were read in the image, if the corpus has them (`ocr_tokens`).
+    vocabulary, if the run has one; the best of the words that were read in the image, if the corpus has them
+    (`ocr_tokens`).
 
     Questions without a type are grouped by their first two words, from which VQA's types are built.
     """
     name = measure_of(scorer.variant)
-    found = {BOUNDS[0]: {name: vocabulary.ceiling(questions, scorer.variant)}}
+    found = {BOUNDS[0]: {name: vocabulary.ceiling(questions, scorer.variant)}} if vocabulary else {}
     if OCR in corpus.manifest.fields:
         found[BOUNDS[1]] = {name: best_of_words(corpus, questions, scorer.variant)}
     trained = run.trained_on()

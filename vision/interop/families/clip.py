@@ -64,7 +64,9 @@ class Clip(CheckpointFamily):
         image = image_stream(
             vision["hidden_size"], size, patch, normalisation="clip", bias=False, norm=True, norm_eps=eps, dropout=0.0
         )
-        return NetworkSpec({"text": words, "image": image}, [_layer(text, "text"), _layer(vision, "image")])
+        return NetworkSpec(
+            {"text": words, "image": image}, [encoder_layer(text, "text"), encoder_layer(vision, "image")]
+        )
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:
         for part in _parts(config):
@@ -82,11 +84,15 @@ class Clip(CheckpointFamily):
         return [
             SameTensor(f"{tokens}.token_embedding.weight", "embeddings.text.token.weight"),
             SameTensor(f"{tokens}.position_embedding.weight", "embeddings.text.position.weight"),
-            *(rule for i in range(before) for rule in _block(f"{TEXT}.encoder.layers.{i}", f"layers.{i}")),
+            *(rule for i in range(before) for rule in block_rules(f"{TEXT}.encoder.layers.{i}", f"layers.{i}")),
             ClassToken((f"{patches}.class_embedding", f"{patches}.position_embedding.weight"), IMAGE, leading=False),
             patch_map(f"{patches}.patch_embedding", vision["hidden_size"], vision["patch_size"]),
             *bert_names.both(f"{VISION}.pre_layrnorm", f"{IMAGE}.norm"),
-            *(rule for i in range(after) for rule in _block(f"{VISION}.encoder.layers.{i}", f"layers.{before + i}")),
+            *(
+                rule
+                for i in range(after)
+                for rule in block_rules(f"{VISION}.encoder.layers.{i}", f"layers.{before + i}")
+            ),
             *bert_names.both(f"{TEXT}.final_layer_norm", "itc.space.norms.text"),
             *bert_names.both(f"{VISION}.post_layernorm", "itc.space.norms.image"),
             SameTensor("text_projection.weight", "itc.space.projections.text.weight"),
@@ -124,7 +130,7 @@ class Clip(CheckpointFamily):
                 "model_type": "clip_text_model",
                 "vocab_size": vocabulary,
                 "max_position_embeddings": text["max_positions"],
-                **_config_of(text, layers["text"]),
+                **encoder_config(text, layers["text"]),
                 # the last two tokens of the published vocabulary; a tokenizer's own ids replace them
                 "bos_token_id": vocabulary - 2,
                 "eos_token_id": vocabulary - 1,
@@ -135,7 +141,7 @@ class Clip(CheckpointFamily):
                 "image_size": image_size_of(image),
                 "patch_size": image["patch"],
                 "num_channels": 3,
-                **_config_of(image, layers["image"]),
+                **encoder_config(image, layers["image"]),
             },
         }
 
@@ -148,7 +154,8 @@ def _parts(config: FamilyConfig) -> tuple[FamilyConfig, FamilyConfig]:
     return text, vision
 
 
-def _layer(config: FamilyConfig, stream: str) -> Spec:
+def encoder_layer(config: FamilyConfig, stream: str) -> Spec:
+    """The layers of an encoder."""
     return {
         "layer": "self",
         "stream": stream,
@@ -163,7 +170,8 @@ def _layer(config: FamilyConfig, stream: str) -> Spec:
     }
 
 
-def _config_of(stream: Spec, layers: list[Spec]) -> dict[str, Any]:
+def encoder_config(stream: Spec, layers: list[Spec]) -> dict[str, Any]:
+    """The part of a configuration that describes an encoder's layers."""
     first = layers[0]
     return {
         "hidden_size": stream["hidden_size"],
@@ -176,7 +184,8 @@ def _config_of(stream: Spec, layers: list[Spec]) -> dict[str, Any]:
     }
 
 
-def _block(theirs: str, ours: str) -> list[Rule]:
+def block_rules(theirs: str, ours: str) -> list[Rule]:
+    """The names of a layer."""
     query = tuple(f"{theirs}.self_attn.{name}_proj" for name in ("q", "k", "v"))
     return [
         *bert_names.stacked(query, f"{ours}.attention.attention.qkv"),

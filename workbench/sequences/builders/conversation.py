@@ -1,18 +1,23 @@
-"""Conversations as chat models read them: each turn behind the name of its speaker; only answers are learned."""
+"""Conversations as chat models read them: each turn behind the name of its speaker; only answers are learned. They may
+be about an image (LLaVA, arXiv:2304.08485, section 4.2)."""
 
 from __future__ import annotations
 
+import copy
 import re
+from collections import Counter
 from collections.abc import Sequence as Listing
+from typing import Any
 
 import numpy as np
 
 from workbench.core.errors import BadValueError, WorkbenchError, unknown
 from workbench.core.keyed import Draws
-from workbench.core.options.bounds import Count, Name, Role, Title
+from workbench.core.options.bounds import ComponentName, ComponentSpec, Count, Name, Role, Title
 from workbench.sequences.builder import TRUNCATED, Builder, sequence_of
+from workbench.sequences.image_stream import QUESTION_ONLY, ImageStream
 from workbench.sequences.missing_fields import missing
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Fields, Sample, Sequence
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 USER, ANSWERS = "user", "assistant"
@@ -27,17 +32,25 @@ class ConversationBuilder(Builder):
     text ends its turn. A conversation that is too long is cut at its end; the tokens lost are counted. A text without
     turns is a turn of `user` that is to be answered, as `workbench generate` needs it.
 
+    With an image the `questions` of a record are the turns of one conversation, each with its main answer, where the
+    record has no `turns` (LLaVA 1.5, arXiv:2310.03744, appendix A). A question without answers is left out.
+
     Args:
         template: by speaker, the text before each of its turns; by default ChatML, as of Qwen and SmolLM2.
         between: the text between two turns.
         answers: the speaker whose turns are predicted.
         begin, end: roles of the special tokens before a conversation and after each turn; None for none.
+        image_processor: the component that makes the image stream, by import path with its options; null: no images.
+        control: the recipe's; `question-only` removes the image.
+        history: whether the questions about an image are one conversation; otherwise each is an item by itself.
 
     Raises:
         WorkbenchError: the template has no such speaker.
     """
 
     reads = ("turns",)
+    usual_visibility = "causal"
+    controls: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -48,8 +61,16 @@ class ConversationBuilder(Builder):
         answers: Name = ANSWERS,
         begin: Role | None = None,
         end: Role = "eos",
+        image_processor: ComponentSpec | ComponentName | None = None,
+        control: Name | None = None,
+        history: bool = True,
     ) -> None:
         super().__init__(tokenizer, max_length, begin, end, visibility="causal")
+        self.image = ImageStream(image_processor, control)
+        self.asks = image_processor is not None
+        if self.asks:
+            self.reads, self.controls = ("image",), (QUESTION_ONLY,)
+            self.unit = None if history else "questions"
         self.answers, self.speakers = answers, template or CHATML
         for speaker in (answers, USER):
             if speaker not in self.speakers:
@@ -57,15 +78,23 @@ class ConversationBuilder(Builder):
         self._first = {speaker: self._written(text) for speaker, text in self.speakers.items()}
         self._later = {speaker: self._written(between + text) for speaker, text in self.speakers.items()}
 
+    def evaluating(self) -> ConversationBuilder:
+        """The same conversations, with images without augmentation."""
+        other = copy.copy(self)
+        other.image, other.dropped = self.image.evaluating(), Counter()
+        return other
+
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         found = [self._turns(sample) for sample in samples]
         encoded = iter(self.tokenizer.encode_batch([text for turns, _ in found for text in turns]))
-        return [
-            self._sequence(sample, [next(encoded) for _ in turns], speakers)
-            for sample, (turns, speakers) in zip(samples, found, strict=True)
-        ]
+        sequences = []
+        for sample, (turns, speakers) in zip(samples, found, strict=True):
+            text = self._text([next(encoded) for _ in turns], speakers)
+            image = self.image.streams(sample, draws.of(tuple(sample.get("draw", ()))))
+            sequences.append(sequence_of(sample, {"text": text, **image}, 0, []))
+        return sequences
 
-    def _sequence(self, sample: Sample, turns: Listing[Encoding], speakers: Listing[str]) -> Sequence:
+    def _text(self, turns: Listing[Encoding], speakers: Listing[str]) -> Fields:
         before = [(self._later if number else self._first)[speaker] for number, speaker in enumerate(speakers)]
         segments = [_joined(*pair) for pair in zip(before, turns, strict=True)]
         stream, rows = self.frame.lay(segments, [0] * len(segments))
@@ -78,15 +107,20 @@ class ConversationBuilder(Builder):
         if (lost := len(stream["taken"]) - self.max_length) > 0:
             self.dropped[TRUNCATED] += lost
             stream = {name: values[: self.max_length] for name, values in stream.items()}
-        return sequence_of(sample, {"text": stream}, 0, [])
+        return stream
 
     def _turns(self, sample: Sample) -> tuple[list[str], list[str]]:
         """The turns of a sample and their speakers; an empty one of `answers` where a text is to be answered."""
         turns = sample.get("turns")
         if turns is None and "text" in sample and "visibility" in sample:  # a prompt, which `Continuation` has arranged
             return [sample["text"], ""], [USER, self.answers]
+        if turns is None and self.asks and sample.get("questions"):
+            found = _asked(sample["questions"], self.answers, to_answer="visibility" in sample)
+            if not found[0]:
+                raise missing(sample, "questions", "with an answer")
+            return found
         if not turns:
-            raise missing(sample, "turns")
+            raise missing(sample, "questions" if self.asks else "turns")
         speakers = sample.get("speakers") or [(USER, self.answers)[number % 2] for number in range(len(turns))]
         others = sorted({*speakers} - self.speakers.keys())
         if others or len(speakers) != len(turns):
@@ -110,6 +144,22 @@ class ConversationBuilder(Builder):
             raise WorkbenchError(f"max_length = {self.max_length} has no room next to the template {text!r}")
         none = np.full(len(found), -1, np.int64)
         return Encoding(found, none, none, none)
+
+
+def _asked(questions: Listing[dict[str, Any]], answers: str, *, to_answer: bool) -> tuple[list[str], list[str]]:
+    """Questions with their answers as turns, and the speakers.
+
+    Args:
+        to_answer: whether the last question is a prompt, whose answer is left empty.
+    """
+    turns: list[str] = []
+    for number, question in enumerate(questions, 1):
+        given = [str(text) for text in question.get("answers") or () if str(text).strip()]
+        if to_answer and number == len(questions):
+            turns += [question["question"], ""]
+        elif given or question.get("answer"):
+            turns += [question["question"], question.get("answer") or Counter(given).most_common(1)[0][0]]
+    return turns, [USER, answers] * (len(turns) // 2)
 
 
 def _joined(named: Encoding, turn: Encoding) -> Encoding:

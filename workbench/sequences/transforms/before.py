@@ -9,7 +9,7 @@ from annotated_types import MinLen
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
-from workbench.core.options.bounds import Word
+from workbench.core.options.bounds import CountOrZero, Word
 from workbench.sequences.protocols import Transform
 from workbench.sequences.sequence import Fields, Sequence
 
@@ -25,9 +25,11 @@ class BeforeTransform(Transform):
         streams: in their order; the last one is the text.
         whole: whether the rows before a text that is read from left to right see each other, as a prefix (PaliGemma,
             arXiv:2407.07726); otherwise each sees those up to itself (LLaVA).
+        lead: rows of the text that stand before all other streams (a begin token, a system prompt).
     """
 
-    def __init__(self, streams: Annotated[list[Word], MinLen(2)], whole: bool = False) -> None:
+    def __init__(self, streams: Annotated[list[Word], MinLen(2)], whole: bool = False, lead: CountOrZero = 0) -> None:
+        self.lead = lead
         if len({*streams}) < len(streams):
             raise WorkbenchError(f"streams = {streams}; allowed: each of them once")
         self.streams, self.whole = streams, whole
@@ -35,32 +37,45 @@ class BeforeTransform(Transform):
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
             present = [name for name in self.streams if sequence.length(name)]
-            one_way = bool(present) and bool(np.any(sequence.streams[present[-1]].get("rank", 0)))
-            position = rank = 0
+            if not present:
+                continue
+            text = sequence.streams[present[-1]]
+            one_way = bool(np.any(text.get("rank", 0)))
+            lead = min(self.lead, sequence.length(present[-1])) if present[-1] == self.streams[-1] else 0
+            position, rank = _after(text.get("position_ids"), lead), _after(text.get("rank"), lead)
             for name in present:
-                length = sequence.length(name)
-                fields = dict(sequence.streams[name])
-                last = name == self.streams[-1]
-                positions = fields.get("position_ids", np.arange(length))
-                fields["position_ids"] = positions + position
+                length, last = sequence.length(name), name == self.streams[-1]
+                fields, moved = dict(sequence.streams[name]), slice(lead if last else 0, None)
+                positions = np.array(fields.get("position_ids", np.arange(length)))
+                begin = _after(positions, lead) if last else 0
+                positions[moved] += position - begin
+                fields["position_ids"] = positions
+                position = max(position, int(positions.max()) + 1)
                 if one_way:
                     own = _ranks(fields, length, last=last, whole=self.whole)
-                    _shift(fields, own, rank)
-                    rank += int(own.max()) + 1
-                position += int(positions.max()) + 1
+                    _shift(fields, own, rank, moved, _after(own, lead) if last else 0)
+                    rank = int(fields["rank"].max()) + 1
                 sequence.streams[name] = fields
         return sequences
+
+
+def _after(counted: np.ndarray | None, lead: int) -> int:
+    """The position or the rank at which the rows behind the first `lead` begin."""
+    if counted is None or not lead:
+        return 0
+    return int(counted[lead]) if lead < len(counted) else int(counted.max()) + 1
 
 
 def _ranks(fields: Fields, length: int, *, last: bool, whole: bool) -> np.ndarray:
     """The ranks of a stream by itself [length]."""
     if last:
-        return np.asarray(fields["rank"])
+        return np.array(fields["rank"])
     return np.zeros(length, np.int64) if whole else np.arange(length, dtype=np.int64)
 
 
-def _shift(fields: Fields, own: np.ndarray, by: int) -> None:
-    """Set the ranks behind those of the streams before, and with them the ranks from which rows are hidden."""
-    fields["rank"] = own + by
+def _shift(fields: Fields, own: np.ndarray, rank: int, moved: slice, begin: int) -> None:
+    """Move the ranks `own` of some rows from `begin` to `rank`, and with them the ranks from which rows are hidden."""
+    own[moved] += rank - begin
+    fields["rank"] = own
     if "until" in fields:
-        fields["until"] = np.where(fields["until"] > 0, fields["until"] + by, 0)
+        fields["until"] = np.where(fields["until"] > begin, fields["until"] + rank - begin, fields["until"])

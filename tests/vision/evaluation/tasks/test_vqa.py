@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.contracts.cases import EvaluationCase, World
-from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
+from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus, writer
 from tests.vision.metrics.test_wups import write_wordnet
 from vision.evaluation.task_options import VqaScoring, VqaTuning
 from vision.evaluation.tasks.vqa import Vqa
@@ -43,7 +43,14 @@ def contract_world(folder: Path) -> World:
     return World(tuned, str(folder / "test"), base, {})
 
 
-CASE = EvaluationCase(world=contract_world)
+def writing_world(folder: Path) -> World:
+    make_squares(folder)
+    base = pretrain(recipe_from_dict(tree(folder, [{"objective": "vision.itm"}])), folder / "base", until=1)
+    run = pretrain(recipe_from_dict(writer(folder, max_steps=3)), folder / "run")
+    return World(run, str(folder / "test"), base, {"max_new_tokens": 6})
+
+
+CASES = {"": EvaluationCase(world=contract_world), "writer": EvaluationCase(world=writing_world)}
 
 
 MAIN = {"yes": 4, "no": 4, "red": 2, "green": 2, "blue": 2, "white": 2}
