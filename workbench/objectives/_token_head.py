@@ -92,6 +92,7 @@ class TokenHead(Head):
         stream: the stream of the tokens, which owns the table.
         scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
         reads: the stream whose rows are scored, where it is not that of the tokens (XLNet's queries).
+        reads_width: the width of the scored rows, where these are stretches of the stream's.
     """
 
     by_token: tuple[str, ...] = ("bias",)
@@ -103,11 +104,12 @@ class TokenHead(Head):
         options: HeadOptions = PLAIN,
         scaled: bool = False,
         reads: str | None = None,
+        reads_width: int | None = None,
     ) -> None:
         super().__init__()
         self.stream, self.reads = stream, reads or stream
         tokens, table_width = _table_shape(network, stream, options.tied)
-        hidden_size = network.sizes[self.reads]
+        hidden_size = reads_width or network.sizes[self.reads]
         self.transform = options.transform
         width = table_width if options.tied or options.transform else hidden_size
         if self.transform is None:
