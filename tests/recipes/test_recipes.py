@@ -55,6 +55,7 @@ SIZES = {
     "cells": 48,
     "filters": [8, 8],
     "longest": 12,
+    "buckets": 100,
 }
 OF_DATA = ("feature_size", "num_classes")
 """Those of them that the small data decide."""
