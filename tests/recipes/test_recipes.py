@@ -54,7 +54,6 @@ SIZES = {
     "kv_heads": 1,
     "cells": 48,
     "filters": [8, 8],
-    "longest": 12,
     "buckets": 100,
 }
 OF_DATA = ("feature_size", "num_classes")

@@ -39,7 +39,8 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.task_finder import fitting_tasks
 from workbench.metrics.tallies import Tally
-from workbench.models.network import Network, mean_rows
+from workbench.models.network import Network
+from workbench.models.pooler import mean_rows
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample
 
@@ -118,7 +119,7 @@ def _importances(run: EvaluatedRun, corpus: Corpus, scoring: HeadsScoring) -> li
         batch = collate(sequences).to(device)
         rows = np.array([digest(sequence.key) % 2**32 for sequence in sequences])
         directions = torch.from_numpy(normals(rows, width, "heads", "directions")).to(device)
-        return (mean_rows(run.network(batch), batch, STREAM) * directions).sum(), batch
+        return (mean_rows(run.network(batch)[STREAM], batch.streams[STREAM]) * directions).sum(), batch
 
     texts = texts_of(corpus, scoring.limit)
     groups = (texts[begin : begin + AT_ONCE] for begin in range(0, len(texts), AT_ONCE))

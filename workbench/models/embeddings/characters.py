@@ -45,6 +45,8 @@ class CharactersEmbedding(nn.Module):
         WorkbenchError: `longest` is below the widest filter, or `hidden_size` no multiple of `copies`.
     """
 
+    spellings: Tensor
+
     def __init__(
         self,
         hidden_size: Size,
@@ -77,9 +79,12 @@ class CharactersEmbedding(nn.Module):
         for child in (self.character, self.project, self.highways):
             initialise(child, scale)
         for highway in self.highways:
+            assert isinstance(highway, nn.Linear)
             nn.init.normal_(highway.weight, std=highway.in_features**-0.5)
             nn.init.constant_(highway.bias[highway.in_features :], CARRIED)
         for convolution in self.convolutions:
+            assert isinstance(convolution, nn.Conv1d)
+            assert convolution.bias is not None
             nn.init.uniform_(convolution.weight, -0.05, 0.05)
             nn.init.zeros_(convolution.bias)
 

@@ -36,6 +36,7 @@ class WordNgramsEmbedding(nn.Module):
     """
 
     by_token = ("token.weight",)
+    ngrams: Tensor
 
     def __init__(
         self,
