@@ -104,11 +104,7 @@ class LstmLayer(nn.Module):
                 f"the {self.stream} is read from left to right, and an lstm of the direction {self.direction} reads "
                 "rows that come later; set direction: forward"
             )
-        if "doc" in layout.integers:
-            raise WorkbenchError(
-                f"several texts are packed into a sequence of {self.stream}, and an lstm begins once in each sequence; "
-                "use a builder that makes a sequence for each text"
-            )
+        check_unpacked(self.stream, layout, "an lstm")
 
     @uncompiled
     def _stacked(self, rows: Tensor, layout: Layout, before: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -155,6 +151,19 @@ class LstmLayer(nn.Module):
             return dropout(rows, rate, self.training)
         masks = dropout(rows.new_ones(len(layout.lengths), rows.shape[1]), rate, self.training)
         return rows * masks.repeat_interleave(layout.offsets.diff(), 0, output_size=len(rows))
+
+
+def check_unpacked(stream: str, layout: Layout, what: str) -> None:
+    """Check that each sequence is one text, for a layer without visibility.
+
+    Raises:
+        WorkbenchError: several texts are packed into a sequence.
+    """
+    if "doc" in layout.integers:
+        raise WorkbenchError(
+            f"several texts are packed into a sequence of {stream}, and {what} begins once in each sequence; "
+            "use a builder that makes a sequence for each text"
+        )
 
 
 def _sizes(lstm: nn.LSTM) -> tuple[int, int]:
