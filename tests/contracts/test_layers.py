@@ -120,7 +120,7 @@ def piece_of(batch: Batch, lengths: list[int], rows: Tensor) -> Stream:
 
 
 @pytest.mark.parametrize("keeps", ["keys", "rows"])
-@over("layer")
+@over("layer", "cache")
 @torch.no_grad()
 def test_pieces_with_a_kv_cache_are_the_whole(name: str, keeps: Any) -> None:
     """What generation and the memory of long texts take for granted."""

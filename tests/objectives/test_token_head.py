@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from workbench.components.building import build
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.values import check
 from workbench.models.network import Network
 from workbench.objectives import _token_head
@@ -60,6 +61,18 @@ def test_what_a_recipe_does_not_say_is_as_the_objective_has_it(
     assert of("clm", tied=False) == ["output.weight"]
     assert check(BertHeadOptions, {}, "head") == Mlm(tokenizer).head_options
     assert check(HeadOptions, {}, "head") == Clm().head_options
+
+
+def test_a_head_with_its_own_matrix_needs_no_table(make_network: Callable[..., Network]) -> None:
+    network = make_network()
+    del network.embeddings["text"].token
+    rows = torch.randn(5, 16)
+    head = TokenHead(network, "text", HeadOptions(tied=False, bias=True))
+    assert head.output is not None
+    assert head.output.weight.shape == (network.vocab_size, 16)
+    torch.testing.assert_close(head.logits(network, rows), rows @ head.output.weight.T)
+    with pytest.raises(WorkbenchError, match=r"no stream 'text' with a token table .*tied: false"):
+        TokenHead(network, "text", HeadOptions())
 
 
 def _scored(bias: bool, factor: float, *, learns: bool = True, frozen: bool = False) -> list[Tensor]:

@@ -52,6 +52,9 @@ SIZES = {
     "repeat": 1,
     "num_heads": 2,
     "kv_heads": 1,
+    "cells": 48,
+    "filters": [8, 8],
+    "buckets": 100,
 }
 OF_DATA = ("feature_size", "num_classes")
 """Those of them that the small data decide."""

@@ -14,7 +14,7 @@ SENTENCES = [
     "東京 is the capital of 日本 and Москва is the capital of Россия.",
     "Harbours, rivers, songs, questions: everything flows.",
 ]
-KINDS = ["wordpiece", "bpe", "unigram"]
+KINDS = ["wordpiece", "bpe", "unigram", "word"]
 
 
 @pytest.fixture(scope="session")
@@ -24,7 +24,7 @@ def sentences() -> list[str]:
 
 @pytest.fixture(scope="session")
 def tokenizers() -> dict[str, Tokenizer]:
-    sizes = {"wordpiece": 260, "bpe": 420, "unigram": 160}
+    sizes = {"wordpiece": 260, "bpe": 420, "unigram": 160, "word": 100}
     return {kind: Tokenizer(train_tokenizer(SENTENCES * 3, kind, sizes[kind])) for kind in KINDS}
 
 

@@ -17,7 +17,7 @@ import tokenizers as tokenizers_library
 from workbench.core.errors import WorkbenchError
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
-KINDS = ["wordpiece", "bpe", "unigram"]
+KINDS = ["wordpiece", "bpe", "unigram", "word"]
 HARD = [
     "",
     " ",
@@ -96,6 +96,13 @@ def test_save_and_load(tokenizers, kind, tmp_path, sentences):
         assert loaded.vocab_size == original.vocab_size
         assert loaded.encode(sentences[2]).ids.tolist() == original.encode(sentences[2]).ids.tolist()
     assert sorted(p.name for p in path.parent.iterdir()) == ["tokenizer.json"]
+
+
+def test_of_words_the_commonest_are_known():
+    tokenizer = Tokenizer(train_tokenizer(["The cat, the Dog; a cat"] * 2, "word", 20))
+    known = sorted(tokenizer.vocabulary, key=tokenizer.vocabulary.get)
+    assert known[5:] == ["cat", "the", ",", ";", "a", "dog"]
+    assert tokenizer.tokens(tokenizer.encode("the dogs a cat").ids) == ["the", "[UNK]", "a", "cat"]
 
 
 def test_unusual_roles_survive_saving(tokenizers, tmp_path):

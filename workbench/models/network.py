@@ -128,6 +128,7 @@ class Network(nn.Module):
             self.poolers[name] = build("pooler", options, f"{where}.poolers.{name}", hidden_size=self.sizes[name])
         self.end = NetworkEnd(self.sizes, len(self.layers))
         self.memory = spec.memory
+        self.vocab_size: int | None = given.get("vocab_size")
         self.chance = LayerChance(spec.layer_drop, spec.succeeds, given.get("seed", 0))
         self.adapters = nn.ModuleList()
         self.trained_whole = True

@@ -5,7 +5,8 @@
 E is the token embedding of the stream (`tied`) or a matrix of the head's own, b a bias of each token, and t BERT's
 transform, LayerNorm(activation(W h + c)) (arXiv:1810.04805), or nothing. Then states are multiplied with E directly, or
 after a projection without bias where E has another width. A matrix of the head's own is as wide as the token embedding
-after a transform, and as wide as the states without one.
+after a transform, and as wide as the states without one. It needs no token embedding: where the stream has none
+(characters, bytes), it has a row for each token of the run's tokenizer.
 
 Scores of many rows take more memory than all else of a step. On CUDA they are made, scored and forgotten in chunks of
 `CHUNK` rows, where there are more than that: the gradient of a chunk is made with its loss, so that none of its scores
@@ -91,6 +92,7 @@ class TokenHead(Head):
         stream: the stream of the tokens, which owns the table.
         scaled: whether states are scaled by 1 / sqrt(hidden_size) before the table (T5).
         reads: the stream whose rows are scored, where it is not that of the tokens (XLNet's queries).
+        reads_width: the width of the scored rows, where these are stretches of the stream's.
     """
 
     by_token: tuple[str, ...] = ("bias",)
@@ -102,19 +104,21 @@ class TokenHead(Head):
         options: HeadOptions = PLAIN,
         scaled: bool = False,
         reads: str | None = None,
+        reads_width: int | None = None,
     ) -> None:
         super().__init__()
         self.stream, self.reads = stream, reads or stream
-        table, hidden_size = token_table(network, stream), network.sizes[self.reads]
+        tokens, table_width = _table_shape(network, stream, options.tied)
+        hidden_size = reads_width or network.sizes[self.reads]
         self.transform = options.transform
-        width = table.shape[1] if options.tied or options.transform else hidden_size
+        width = table_width if options.tied or options.transform else hidden_size
         if self.transform is None:
             self.projection = to_width(hidden_size, width)
         else:
             self.dense = nn.Linear(hidden_size, width, bias=self.transform.bias)
             self.norm = nn.LayerNorm(width, eps=self.transform.norm_eps, bias=self.transform.bias)
-        self.output = None if options.tied else nn.Linear(width, len(table), bias=False)
-        self.bias = nn.Parameter(table.new_zeros(len(table))) if options.bias else None
+        self.output = None if options.tied else nn.Linear(width, tokens, bias=False)
+        self.bias = nn.Parameter(torch.zeros(tokens)) if options.bias else None
         self.scale = hidden_size**-0.5 if scaled else 1.0
         self.loss = TokenLoss()
 
@@ -142,14 +146,27 @@ def token_table(network: Network, stream: str) -> Tensor:
     Raises:
         WorkbenchError: the network has no such stream with a token table.
     """
-    table = getattr(dict(network.embeddings.items()).get(stream), "token", None)
-    if not isinstance(table, nn.Embedding):
+    table = _table_of(network, stream)
+    if table is None:
         raise WorkbenchError(
             f"the objective predicts tokens, but there is no stream {stream!r} with a token table "
-            f"(streams: {', '.join(network.embeddings) or 'none'}); add `{stream}: {{embedding: token}}` to it, or "
-            "name another (`stream`)"
+            f"(streams: {', '.join(network.embeddings) or 'none'}); add `{stream}: {{embedding: token}}` to it, "
+            "name another (`stream`), or set `head: {{tied: false}}` where the objective has it"
         )
     return table.weight
+
+
+def _table_shape(network: Network, stream: str, tied: bool) -> tuple[int, int]:
+    """The rows and the width of E, where a head of its own follows the stream's table, or stands in for one."""
+    if not tied and stream in network.embeddings and network.vocab_size and _table_of(network, stream) is None:
+        return network.vocab_size, network.sizes[stream]
+    rows, width = token_table(network, stream).shape
+    return rows, width
+
+
+def _table_of(network: Network, stream: str) -> nn.Embedding | None:
+    table = getattr(dict(network.embeddings.items()).get(stream), "token", None)
+    return table if isinstance(table, nn.Embedding) else None
 
 
 def to_width(hidden_size: int, width: int) -> nn.Module:

@@ -21,7 +21,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, trainers
 
 from workbench.core.errors import WorkbenchError
 
-Kind = Literal["wordpiece", "bpe", "unigram"]
+Kind = Literal["wordpiece", "bpe", "unigram", "word"]
 BERT_SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 _PARALLEL = "TOKENIZERS_PARALLELISM"
@@ -36,16 +36,17 @@ def train_tokenizer(
     Args:
         texts: the corpus; a one-time iterator is spooled to disk if the kind needs two passes.
         kind: `wordpiece` (BERT's normaliser and special tokens), `bpe` (byte-level, RoBERTa's special tokens) or
-            `unigram` (NFKC, SentencePiece-like spaces, RoBERTa's special tokens).
+            `unigram` (NFKC, SentencePiece-like spaces, RoBERTa's special tokens), or `word` (the commonest words, which
+            are cut as for `wordpiece`; all others are unknown).
         vocab_size: number of tokens, special ones included; a small corpus may yield fewer.
         lowercase: fold case (wordpiece: accents too, as BERT uncased does).
 
     Raises:
         WorkbenchError: unknown kind, or a vocabulary too small for the special tokens and the alphabet.
     """
-    train = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram}.get(kind)
+    train = {"wordpiece": _wordpiece, "bpe": _bpe, "unigram": _unigram, "word": _word}.get(kind)
     if train is None:
-        raise WorkbenchError(f"unknown kind of tokenizer {kind!r}; allowed: wordpiece, bpe, unigram")
+        raise WorkbenchError(f"unknown kind of tokenizer {kind!r}; allowed: wordpiece, bpe, unigram, word")
     least = 300 if kind == "bpe" else 20
     if vocab_size < least:
         raise WorkbenchError(f"vocab_size = {vocab_size} is too small for a {kind} tokenizer; use at least {least}")
@@ -53,13 +54,17 @@ def train_tokenizer(
         return train(texts, vocab_size, lowercase)
 
 
+def _of_bert(model: Any, lowercase: bool) -> tokenizers.Tokenizer:
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = decoders.WordPiece()
+    return backend
+
+
 def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.Tokenizer:
     def fresh(model: Any) -> tokenizers.Tokenizer:
-        backend = tokenizers.Tokenizer(model)
-        backend.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        backend.decoder = decoders.WordPiece()
-        return backend
+        return _of_bert(model, lowercase)
 
     with _repeatable(texts) as passes:
         alphabet = _alphabet(fresh(models.WordLevel()), passes, vocab_size // 2)
@@ -76,17 +81,30 @@ def _wordpiece(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokeni
 
 def _alphabet(counter: tokenizers.Tokenizer, texts: Iterable[str], limit: int) -> list[str]:
     """The characters that begin or continue a word, the commonest `limit`, each sorted; continuations with `##`."""
-    trainer = trainers.WordLevelTrainer(vocab_size=1, show_progress=False)
-    counter.train_from_iterator(texts, trainer)
-    words: dict[str, int] = json.loads(trainer.__getstate__())["WordLevelTrainer"]["words"]
     counts: Counter[str] = Counter()
     continuing: set[str] = set()
-    for word, count in words.items():
+    for word, count in _word_counts(counter, texts).items():
         continuing.update(word[1:])
         for character in word:
             counts[character] += count
     common = sorted(counts, key=lambda c: (-counts[c], c))[:limit]
     return sorted(common) + [f"##{c}" for c in sorted(continuing & set(common))]
+
+
+def _word_counts(counter: tokenizers.Tokenizer, texts: Iterable[str]) -> dict[str, int]:
+    trainer = trainers.WordLevelTrainer(vocab_size=1, show_progress=False)
+    counter.train_from_iterator(texts, trainer)
+    counts: dict[str, int] = json.loads(trainer.__getstate__())["WordLevelTrainer"]["words"]
+    return counts
+
+
+def _word(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.Tokenizer:
+    counts = _word_counts(_of_bert(models.WordLevel(), lowercase), texts)
+    common = sorted(counts.keys() - {*BERT_SPECIAL}, key=lambda word: (-counts[word], word))
+    vocabulary = {word: i for i, word in enumerate([*BERT_SPECIAL, *common][:vocab_size])}
+    backend = _of_bert(models.WordLevel(vocabulary, unk_token="[UNK]"), lowercase)
+    backend.add_special_tokens(BERT_SPECIAL)
+    return backend
 
 
 def _bpe(texts: Iterable[str], vocab_size: int, lowercase: bool) -> tokenizers.Tokenizer:

@@ -29,7 +29,8 @@ def tokenizer(
         list[Name], typer.Option(help="Additional token (a marker), appended after all others. Repeatable.")
     ] = [],  # noqa: B006
     kind: Annotated[
-        Literal["wordpiece", "bpe", "unigram"], typer.Option(help="Algorithm of subword tokens.")
+        Literal["wordpiece", "bpe", "unigram", "word"],
+        typer.Option(help="Algorithm of subword tokens, or whole words."),
     ] = "wordpiece",
     vocab_size: Annotated[Size, typer.Option(help="Tokens, special ones included.")] = 30522,
     lowercase: Annotated[bool, typer.Option(help="Fold case before cutting words.")] = True,
@@ -51,6 +52,8 @@ def tokenizer(
       workbench prepare tokenizer corpora/wiki corpora/coco -o tokenizer.json --kind bpe --no-lowercase
 
       workbench prepare tokenizer corpora/en corpora/sw -o tokenizer.json --kind bpe --size-exponent 0.5
+
+      workbench prepare tokenizer corpora/wiki -o words.json --kind word --vocab-size 100000
 
       workbench prepare tokenizer --start runs/bert/tokenizer.json --add "[HD]" --add "[TL]" -o marked.json
     """

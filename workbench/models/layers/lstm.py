@@ -8,6 +8,8 @@ AWD-LSTM (Merity et al., arXiv:1708.02182).
 M is DropConnect (section 2 of AWD-LSTM): in training each number of W_hh is 0 with the probability `weight_drop`, for
 all rows of a micro-batch alike.
 
+With `cells` an LSTM has more cells than it hands on: h_t = W (sigmoid(o) tanh(c_t)) (Sak et al., arXiv:1402.1128).
+
 A layer with a KV cache keeps h and c behind the last row of each sequence. So it reads a text in pieces as it reads the
 whole, in generation and with the `memory` of a network.
 """
@@ -39,6 +41,7 @@ class LstmLayer(nn.Module):
         sizes: hidden size of every stream (given by the network).
         depth: number of LSTMs, each of which reads the rows of the one before.
         intermediate_size: width of all but the last one; by default the stream's.
+        cells: width of the states c, where h is a projection of them (ELMo).
         direction: in which it reads the rows; with `both`, each direction has half of each width.
         weight_drop: probability with which a number of the matrices from state to state is 0 in training.
         inner_dropout: of the rows between two LSTMs.
@@ -46,8 +49,8 @@ class LstmLayer(nn.Module):
         dropout_per: whether each `row` has a dropout mask of its own, or each `sequence` one for all of its rows.
 
     Raises:
-        WorkbenchError: a width of two directions is odd. In a forward: a text that is read from left to right is to be
-            read backward, or several texts are packed into a sequence.
+        WorkbenchError: a width of two directions is odd, or `cells` are not more than each h. In a forward: a text that
+            is read from left to right is to be read backward, or several texts are packed into a sequence.
     """
 
     def __init__(
@@ -56,6 +59,7 @@ class LstmLayer(nn.Module):
         sizes: dict[str, int],
         depth: Count = 1,
         intermediate_size: Size | None = None,
+        cells: Size | None = None,
         direction: Literal["forward", "backward", "both"] = "forward",
         weight_drop: Dropout = 0.0,
         inner_dropout: Dropout = 0.0,
@@ -68,13 +72,16 @@ class LstmLayer(nn.Module):
         ways = 2 if direction == "both" else 1
         if any(width % ways for width in widths):
             raise WorkbenchError(f"direction = both divides each width by two; found {widths}, allowed: even widths")
+        if cells is not None and cells // ways <= max(widths) // ways:
+            raise WorkbenchError(f"cells = {cells} are projected to {widths}; allowed: more cells than each width")
         self.stream, self.direction = stream, direction
         self.reads = self.changes = (stream,)
         self.weight_drop, self.inner_dropout, self.dropout = weight_drop, inner_dropout, dropout
         self.dropout_per = dropout_per
         pairs = zip([size, *widths], widths, strict=False)
         self.lstms = nn.ModuleList(
-            nn.LSTM(read, width // ways, bidirectional=direction == "both") for read, width in pairs
+            nn.LSTM(read, (cells or width) // ways, proj_size=width // ways if cells else 0, bidirectional=ways == 2)
+            for read, width in pairs
         )
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
@@ -97,11 +104,7 @@ class LstmLayer(nn.Module):
                 f"the {self.stream} is read from left to right, and an lstm of the direction {self.direction} reads "
                 "rows that come later; set direction: forward"
             )
-        if "doc" in layout.integers:
-            raise WorkbenchError(
-                f"several texts are packed into a sequence of {self.stream}, and an lstm begins once in each sequence; "
-                "use a builder that makes a sequence for each text"
-            )
+        check_unpacked(self.stream, layout, "an lstm")
 
     @uncompiled
     def _stacked(self, rows: Tensor, layout: Layout, before: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -111,7 +114,7 @@ class LstmLayer(nn.Module):
         dtype = next(self.parameters()).dtype
         backward = self.direction == "backward"
         order = layout.kept(layout, ("recurrent", backward), lambda: row_order_of(layout, backward))
-        sizes = [lstm.hidden_size for lstm in stack for _ in range(2)]
+        sizes = [size for lstm in stack for size in _sizes(lstm)]
         kept = rows.new_zeros(len(rows), sum(sizes), dtype=dtype)
         parts = [None] * len(sizes) if before is None else before[order.sequences].to(dtype).split(sizes, 1)
         with torch.autocast(rows.device.type, enabled=False):
@@ -136,8 +139,10 @@ class LstmLayer(nn.Module):
             for position, weight in enumerate(direction)  # W_ih, W_hh and their biases
         ]
         both = self.direction == "both"
-        nothing = rows.new_zeros(1 + both, int(counts[0]), lstm.hidden_size)
-        states = [nothing if state is None else state[None].contiguous() for state in before]
+        states = [
+            rows.new_zeros(1 + both, int(counts[0]), size) if state is None else state[None].contiguous()
+            for state, size in zip(before, _sizes(lstm), strict=True)
+        ]
         made, h, c = torch.lstm(rows, counts, states, weights, True, 1, 0.0, self.training, both)
         return made, h[0], c[0]
 
@@ -146,6 +151,24 @@ class LstmLayer(nn.Module):
             return dropout(rows, rate, self.training)
         masks = dropout(rows.new_ones(len(layout.lengths), rows.shape[1]), rate, self.training)
         return rows * masks.repeat_interleave(layout.offsets.diff(), 0, output_size=len(rows))
+
+
+def check_unpacked(stream: str, layout: Layout, what: str) -> None:
+    """Check that each sequence is one text, for a layer without visibility.
+
+    Raises:
+        WorkbenchError: several texts are packed into a sequence.
+    """
+    if "doc" in layout.integers:
+        raise WorkbenchError(
+            f"several texts are packed into a sequence of {stream}, and {what} begins once in each sequence; "
+            "use a builder that makes a sequence for each text"
+        )
+
+
+def _sizes(lstm: nn.LSTM) -> tuple[int, int]:
+    """The widths of h and c of a direction."""
+    return lstm.proj_size or lstm.hidden_size, lstm.hidden_size
 
 
 class RowOrder(NamedTuple):
