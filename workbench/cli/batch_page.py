@@ -22,6 +22,7 @@ from workbench.recipe.sizes import sizes_of
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample
 from workbench.text.similar_words import save_similar_words
+from workbench.text.token_counts import save_token_counts
 from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.data import first_batches
 
@@ -134,6 +135,9 @@ def _prepare(folder: Path, places: list[Path]) -> None:
         tokenizer = Tokenizer(train_tokenizer([*DOCUMENTS, *others], "wordpiece", VOCABULARY))
         tokenizer.save(folder / "tokenizer.json")
         _save_similar(folder / "similar-words.safetensors", tokenizer)
+        found = np.concatenate([encoded.ids for encoded in tokenizer.encode_batch(DOCUMENTS)])
+        counts = np.bincount(found, minlength=tokenizer.vocab_size)
+        save_token_counts(folder / "token-counts.json", counts, tokenizer.identity, {"command": "example"})
 
 
 def _samples(corpus: str) -> Iterator[Sample]:

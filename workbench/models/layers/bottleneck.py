@@ -41,7 +41,7 @@ class BottleneckAttention(MultiHeadAttention):
         divided = super().tensor_cuts().divided
         return TensorCuts(divided, columns={"query": 1, "key": 1, "value": 1}, rows={"output": 1})
 
-    def projected(self, query_rows: Tensor, key_rows: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    def projected(self, query_rows: Tensor, key_rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         narrow = self.shared_norm(self.shared(query_rows))
         read = narrow if key_rows is None else self.shared_norm(self.shared(key_rows))
         parts = self.query(narrow), self.key(read), self.value(query_rows if key_rows is None else key_rows)

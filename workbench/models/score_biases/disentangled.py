@@ -98,13 +98,14 @@ class DisentangledBias(ScoreBias):
         """Check that positions can go through the layer's matrices.
 
         Raises:
-            WorkbenchError: its queries and keys are of two streams, or the table has another width.
+            WorkbenchError: its queries and keys are of two streams, of another width, or with fewer heads of keys.
         """
         width, maps = self.positions.table.embedding_dim, getattr(attention, "qkv", None)
-        if not self.own_maps and (maps is None or maps.in_features != width):
+        if not self.own_maps and (maps is None or (maps.in_features, maps.out_features) != (width, 3 * width)):
             raise WorkbenchError(
                 f"the score bias disentangled has positions {width} wide, which go through the layer's matrices of "
-                "queries and keys: use it in a layer on one stream without inner_size, or set own_maps: true"
+                "queries and keys: use it in a layer on one stream without inner_size and kv_heads, or set own_maps: "
+                "true"
             )
 
     def bound(self, attention: Attention) -> ScoreBias:
