@@ -18,7 +18,7 @@ PLACE = "<image>"
 
 
 @dataclass(frozen=True)
-class Llava(ImageReader):
+class LlavaLists(ImageReader):
     """A human's turn and gpt's next turn are a question and its answer; all of an image are one record.
 
     With `turns=captions` gpt's turns are captions instead, as in the lists for LLaVA's first stage ("describe the
