@@ -142,6 +142,38 @@ def tasks() -> Pages:
         yield f"downstream/{family}.md", page
 
 
+ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others the part that is named."
+NEAREST = (
+    (
+        "ImageBERT, 12-in-1, Pixel-BERT, Unified VLP",
+        "`uniter`, `vilt`",
+        "nothing but a recipe: tasks, corpora, `vision.pixels`",
+    ),
+    ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
+    ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
+    ("Performer, Linformer", "`window`", "attention in linear time"),
+    ("ProphetNet, ERNIE-GEN", "`bart`, `mass`", "streams of future n-grams; spans that are written at once"),
+    ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
+    ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
+    ("InfoWord", "`contrast`", "n-grams of a text as one side of a pair"),
+    ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams beside characters; two decoders of one encoder"),
+    ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
+    (
+        "CoVe, context2vec, Skip-thought",
+        "`elmo`, `ulmfit`",
+        "objectives of translation, of a gap, of neighbouring sentences",
+    ),
+    ("BLINK", "`dpr`, `simkgc`", "mentions as queries of a linker"),
+    ("GreaseLM", "`knowbert`, `k-bert`", "a graph layer over a subgraph"),
+    ("kNN-LM, RETRO", "`encode`, `search`", "a memory that generation reads"),
+    ("Oscar", "`uniter`", "names of objects as a second text"),
+    ("BLIP, BLIP-2", "`albef`, `coca`, `llava`", "recipes; layers of a Q-Former between queries and a tower"),
+    ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),
+    ("Q-BERT", "`q8bert`", "bits of a layer by its Hessian"),
+    ("LLaDA, MDLM", "`mlm`", "a rate that is drawn for each text, with its weight"),
+)
+
+
 def systems(docs: Path) -> Pages:
     """docs/systems/: the shipped recipes."""
     index = [
@@ -162,6 +194,7 @@ def systems(docs: Path) -> Pages:
             index += ["", f"## {_title(family)}", "", *table(columns, rows)]
     own = ((f"[`{r.name}`]({family}.md#{r.name})", r.description) for family in LAST for r in families()[family])
     index += ["", "## Small recipes of the workbench", "", *table(("recipe", "what it trains"), own)]
+    index += ["", "## Without a recipe", "", ABSENT, "", *table(("system", "nearest", "what is missing"), NEAREST)]
     yield "systems/README.md", index
     for family, recipes in families().items():
         page = [f"# Systems: {_title(family)}", "", f"{WRITTEN} [All systems](README.md)."]
