@@ -230,7 +230,7 @@ class World(NamedTuple):
 class EvaluationCase(Case):
     """A downstream task; `world` makes in a folder what is scored."""
 
-    contracts = frozenset({"limit"})
+    contracts = frozenset({"limit", "states"})
     world: Callable[[Path], World] | None = None
 
 

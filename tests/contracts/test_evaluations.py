@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import sacrebleu
 import torch
+from scipy import stats
 
 from tests.contracts.case_finder import case_of, cases_of, over
 from tests.contracts.cases import World
@@ -214,7 +215,7 @@ def test_weights_that_are_not_finite_have_no_number(name: str, world: World, mon
         evaluate(task, task.scoring(run=world.run, corpus=world.corpus, batch_size=4, **world.options), show=False)
 
 
-@over("evaluation")
+@over("evaluation", "states")
 def test_a_state_that_is_not_finite_ends_an_evaluation(
     name: str, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -413,6 +414,12 @@ def _ndcg(lines: Lines) -> dict[str, float]:
     return {"ndcg@10": _mean(one / best for one, best in zip(found, ideal, strict=True))}
 
 
+def _rated(lines: Lines) -> dict[str, float]:
+    return {
+        "spearman": float(stats.spearmanr(*([line[x] for line in lines] for x in ("prediction", "gold"))).statistic)
+    }
+
+
 HEADLINES: dict[str, Headline] = {
     "anisotropy": _random_cosines,
     "cka": lambda lines: {"cka/layer_1": sum(line["values"][1] for line in lines)},
@@ -420,6 +427,7 @@ HEADLINES: dict[str, Headline] = {
     "robustness": _exact("accuracy"),
     "layers": _exact("accuracy/layer_2"),
     "search": _ndcg,
+    "vectors": _rated,
     "classify": _exact("accuracy"),
     "cloze": _exact("accuracy"),
     "choose": _ranked,

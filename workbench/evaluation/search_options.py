@@ -1,4 +1,4 @@
-"""The command-line options of the task search. This module does not import torch."""
+"""The command-line options of the tasks search and vectors. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -39,4 +39,22 @@ class SearchScoring(Scoring):
     ] = None
     document_prefix: Annotated[
         Title | None, typer.Option(help="Text before each document; default: that of the run's builder.")
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class VectorsScoring(Scoring):
+    """Correlation of the cosines of words with people's ratings, compared with their spelling, and analogies.
+
+    CORPUS holds pairs of words, `text` and `second`, with a number as label. RUN is any model that embeds tokens: the
+    vectors are those of its embedding, without its layers. Nearest words are in the report.
+
+    Example:
+
+      workbench evaluate vectors runs/word2vec corpora/wordsim --analogies questions-words.txt
+    """
+
+    label: Annotated[Name | None, typer.Option(help="The label with the rating; default: the only one.")] = None
+    analogies: Annotated[
+        Path | None, typer.Option(help="Lines of four words: Oslo Norway Paris France; headings begin with a colon.")
     ] = None

@@ -117,3 +117,12 @@ def documents_found(run: Run) -> str | None:
 def _searched(run: Run, example: Record) -> str:
     shown = [f"<p>{verdict(text, grade > 0)}</p>" for text, grade in example["documents"]]
     return f"<p>{escape(example['text'])}</p>{''.join(shown)}"
+
+
+def near_words(run: Run) -> str | None:
+    """Words with the words whose vectors are nearest. An example has text, nearest."""
+    return example_panel(run, "vectors", "Words and their nearest words", _near)
+
+
+def _near(run: Run, example: Record) -> str:
+    return f'<p>{escape(example["text"])}: <span class="quiet">{escape(", ".join(example["nearest"]))}</span></p>'
