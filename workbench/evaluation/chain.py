@@ -59,7 +59,9 @@ class StageTask:
 
     @property
     def name(self) -> str:
-        return f"{self.task} {Path(self.corpus).name}"
+        """What is measured, in words: a record with another one is no result of it."""
+        options = [f"{name}={value}" for name, value in self.options.items()]
+        return " ".join([self.task, str(self.corpus), *([self.number] if self.number else []), *options])
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,23 @@ class ChainSpec:
     stages: Annotated[dict[Word, Name], MinLen(1)]
     after_each: list[StageTask] = field(default_factory=list)
     vars: dict[str, Any] = field(default_factory=dict)
+
+
+def _words(text: str, where: str) -> list[str]:
+    """The words of a command.
+
+    Raises:
+        WorkbenchError: it has none, or a quotation that does not end.
+    """
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise WorkbenchError(
+            f"{where} cannot be split into words ({error}): {text!r}; quote values with spaces or quotes as in a shell"
+        ) from error
+    if not words:
+        raise WorkbenchError(f"{where} has no command; allowed: one of {', '.join(STAGES)} with its arguments")
+    return words
 
 
 def say(line: str) -> None:
@@ -134,7 +153,7 @@ class Chain:
     def __init__(self, name: str | Path, overrides: Sequence[str] = ()) -> None:
         file, self.record = find_chain(name)
         self.spec = _spec(file, overrides)
-        self.words = {name: shlex.split(text) for name, text in self.spec.stages.items()}
+        self.words = {name: _words(text, f"{file}: the stage {name!r}") for name, text in self.spec.stages.items()}
         for name, words in self.words.items():
             if words[0] not in STAGES:
                 raise unknown("command", words[0], STAGES, f"{file}: the stage {name!r}")
