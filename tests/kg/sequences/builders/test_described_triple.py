@@ -26,6 +26,9 @@ class About:
     def text_of(self, entity: str) -> str:
         return self.texts.get(entity, "the old river")
 
+    def name_of(self, entity: str) -> str | None:
+        return None
+
     def relation_label(self, relation: str) -> str:
         return "flows past"
 
