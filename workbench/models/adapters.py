@@ -130,6 +130,10 @@ class ScalesAdapter(WeightAdapter):
             return super().cuts_at(place, blocks)
         return TensorCuts(tensors={"scale": CutDim(0, blocks)}) if place == "columns" else TensorCuts()
 
+    @property
+    def follows(self) -> bool:
+        return self.of == "outputs"
+
     def weight(self) -> Tensor:
         return self.linear.weight * (self.scale[:, None] if self.of == "outputs" else self.scale)
 
