@@ -51,9 +51,11 @@ class ClozeClassification(Classification):
 
 
 def _tuned(base: Recipe, tuning: LabelTuning) -> str:
-    """The network that is fine-tuned, as `workbench.evaluation.finetuning.finetuning` chooses it."""
+    """The network that is fine-tuned, as `workbench.evaluation.finetuning.finetuning` chooses it, or the one that it
+    follows."""
     names = list(base.networks)
-    return tuning.network or (names[0] if len(names) == 1 else DEFAULT_NETWORK)
+    name = tuning.network or (names[0] if len(names) == 1 else DEFAULT_NETWORK)
+    return base.followers[name].follows if name in base.followers else name
 
 
 def _masked_model(base: Recipe, network: str) -> dict[str, Any]:
