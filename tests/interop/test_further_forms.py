@@ -125,9 +125,9 @@ def test_an_int8_folder_reopens_and_is_evaluated_as_its_class_computes(
     accuracy(plain, world.corpus)
     found_costs = costs([plain, here / "int8"], lengths=[8], batches=[1], rounds=2)
     assert [each.engine for each in found_costs] == ["workbench", "torchao"]
-    assert all("classify/accuracy" in each.results for each in found_costs)
+    assert all(f"classify/accuracy on {Path(world.corpus).name}" in each.results for each in found_costs)
     assert found_costs[0].parameters == found_costs[1].parameters
-    assert draw_costs(found_costs, here / "cost.svg") == "classify/accuracy"
+    assert draw_costs(found_costs, here / "cost.svg") == f"classify/accuracy on {Path(world.corpus).name}"
     assert "plain" in (here / "cost.svg").read_text()
 
 
