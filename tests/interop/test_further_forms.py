@@ -26,8 +26,8 @@ from workbench.evaluation.analysis.cost import costs
 from workbench.evaluation.analysis.cost_figure import draw_costs
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.task_finder import find_task
-from workbench.interop.checkpoint_files import ONNX, WEIGHTS
 from workbench.interop import onnx_file
+from workbench.interop.checkpoint_files import ONNX, WEIGHTS
 from workbench.interop.further_forms import check_forms
 from workbench.interop.library_class import outputs_of, random_batches
 from workbench.interop.model_card import CARD
@@ -160,7 +160,8 @@ def test_outputs_that_are_no_numbers_are_no_agreement(tmp_path: Path, monkeypatc
     names = ["input_ids", "attention_mask"]
     broken = [{**outputs_of(model, given)} for given in random_batches(model, tmp_path, names)]
     broken[1]["pooler_output"][0, 0] = torch.nan
-    monkeypatch.setattr(onnx_file, "OnnxModel", lambda folder: lambda given, left=iter(broken): next(left))
+    left = iter(broken)
+    monkeypatch.setattr(onnx_file, "OnnxModel", lambda folder: lambda given: next(left))
     with pytest.raises(WorkbenchError, match=r"model\.onnx differs from BertModel by nan, and is removed"):
         onnx_file._checked(model, tmp_path, names, [], 20)
     assert onnx_file._reason(RuntimeError("")) == "RuntimeError"

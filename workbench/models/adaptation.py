@@ -26,8 +26,8 @@ def adapt(network: Network, specs: list[Spec], init_range: float, where: str, wh
         whole: train the adapted network too.
 
     Raises:
-        WorkbenchError: an unknown adapter or option, or a pattern that matches no module that it adapts, or an adapter that
-            erases the effect of one before it.
+        WorkbenchError: an unknown adapter or option, a pattern that matches no module that it adapts, or an adapter
+            that erases the effect of one before it.
     """
     network.trained_whole = whole
     if not whole:

@@ -67,10 +67,8 @@ def test_what_cannot_fill_a_pattern_is_refused(pretrained: Path, texts: Path, pr
     reading["tasks"]["text"]["sequence"]["visibility"] = "causal"
     other = pretrain(recipe_from_dict(reading), tmp_path / "gpt")
     both = {"main": network(16), "generator": network(8)}
-    electra = pretrain(
-        recipe_from_dict(recipe_tree(texts, both, [{"objective": "mlm", "network": "generator"}, {"objective": "rtd"}])),
-        tmp_path / "electra",
-    )
+    replaced = [{"objective": "mlm", "network": "generator"}, {"objective": "rtd"}]
+    electra = pretrain(recipe_from_dict(recipe_tree(texts, both, replaced)), tmp_path / "electra")
     for run, options, message in [
         (pretrained, {"word": ["1=good"]}, "1 of the 2 classes of the label 'verdict' have none; add --word 0=WORD"),
         (pretrained, {"word": ["1=good", "0=bad", "1=old"]}, "the class '1' has several words; allowed: one for each"),

@@ -36,7 +36,7 @@ def test_the_output_is_the_weighted_sum_of_all_layers() -> None:
 def test_a_stream_that_the_network_lacks_is_refused() -> None:
     side = {"adapter": "side", "after": [1], "size": 4, "num_heads": 2}
     for adapter in (MIX, side):
-        with pytest.raises(WorkbenchError, match="unknown stream 'texts' in the network.*Valid: text"):
+        with pytest.raises(WorkbenchError, match=r"unknown stream 'texts' in the network.*Valid: text"):
             network([{**adapter, "stream": "texts"}])
 
 

@@ -1,6 +1,7 @@
 """Accuracy of a classifier on changed texts: typing errors, exchanged words, and a universal trigger.
 
-The changes of a text depend on its key and the seed alone. A kind of change that changes no text is left out. `worst` counts a text as right if it is right in every draw.
+The changes of a text depend on its key and the seed alone. A kind of change that changes no text is left out.
+`worst` counts a text as right if it is right in every draw.
 The trigger is searched on one half of the records, and all numbers are of the other half. Its control is as many random
 words in front of the texts.
 """

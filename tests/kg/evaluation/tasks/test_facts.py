@@ -92,7 +92,7 @@ def test_scores_are_split_by_how_often_a_subject_is_linked(world: Path, make_run
             assert name in found.intervals
     assert "accuracy/subject_links/0" not in found
     assert found.inputs["frequencies"]["sha256"] == Corpus.open(world / "facts").identity
-    with pytest.raises(WorkbenchError, match="'facts-unseen' links none of the facts' subjects .* the same names"):
+    with pytest.raises(WorkbenchError, match=r"'facts-unseen' links none of the facts' subjects .* the same names"):
         evaluate(FactRanking(), reported(make_run("none"), world / "facts", frequencies=world / "facts-unseen"))
 
 
