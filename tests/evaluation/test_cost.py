@@ -16,7 +16,7 @@ from workbench.cli.cost import cost
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.command import call_from_python
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.analysis.cost import costs
+from workbench.evaluation.analysis.cost import costs, first_numbers
 from workbench.recipe.trees import recipe_from_dict
 from workbench.training.pretrain import pretrain
 
@@ -76,6 +76,25 @@ def test_the_command_prints_tables_and_writes_what_it_measured(
     assert [each["place"] for each in written] == ["layers-1", "layers-2"]
     assert [len(each["passes"]) for each in written] == [1, 1]
     assert written[0]["parameters"] == sum(each.numel() for each in workbench.load(runs[0]).torch.networks.parameters())
+
+
+def test_results_are_told_apart_by_corpus_options_and_control(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exported = tmp_path / "there" / "out"
+    for place in (runs[1] / "evaluations", tmp_path / "evaluations" / "out"):
+        place.mkdir(parents=True, exist_ok=True)
+        rows = [("a", None, {}, exported), ("b", None, {}, exported), ("b", None, {"limit": 9}, exported)]
+        rows += [("a", "shuffled", {}, exported), ("c", None, {}, tmp_path / "here" / "out")]
+        for number, (corpus, control, options, of) in enumerate(rows):
+            inputs = {"checkpoint": str(of), "corpus": {"path": f"corpora/{corpus}"}}
+            written = {"task": "classify", "numbers": {"accuracy": number / 10, "f1": 0.0}, "counts": {"texts": 1}}
+            written |= {"control": control, "options": options, "inputs": inputs}
+            (place / f"{number}.json").write_text(json.dumps(written))
+    wanted = {"a": 0.0, "b": 0.1, "b (limit=9)": 0.2}
+    assert first_numbers(exported) == {f"classify/accuracy on {name}": value for name, value in wanted.items()}
+    assert [*first_numbers(runs[1]).values()] == [0.0, 0.1, 0.2, 0.4]
 
 
 def test_what_cannot_be_measured_is_named(runs: list[Path]) -> None:

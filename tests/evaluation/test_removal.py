@@ -14,7 +14,7 @@ from workbench.cli.prune import prune
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
-from workbench.evaluation.analysis.removal import importances
+from workbench.evaluation.analysis.removal import Importance, importances, kept_parts
 from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
@@ -88,6 +88,12 @@ def test_importance_is_the_change_of_the_loss_that_a_gate_makes(run: Path, corpu
         loaded.model(micro, task.names)["classify"].loss.backward()  # type: ignore[union-attr]
     assert gates.grad is not None
     torch.testing.assert_close(one.heads, gates.grad.abs(), rtol=1e-4, atol=1e-7)
+
+
+def test_of_equal_heads_only_as_many_are_removed() -> None:
+    found = [Importance(torch.tensor([3.0, 0, 0, 0]), torch.ones(4)) for _ in range(2)]
+    kept = [heads.tolist() for heads, _ in kept_parts(found, 0.5, 0.0)]
+    assert kept == [[0, 1, 2], [0]]
 
 
 def test_it_is_a_run_like_any_other(run: Path, corpus: str, tmp_path: Path) -> None:

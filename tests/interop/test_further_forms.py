@@ -26,8 +26,10 @@ from workbench.evaluation.analysis.cost import costs
 from workbench.evaluation.analysis.cost_figure import draw_costs
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.task_finder import find_task
+from workbench.interop import onnx_file
 from workbench.interop.checkpoint_files import ONNX, WEIGHTS
 from workbench.interop.further_forms import check_forms
+from workbench.interop.library_class import outputs_of, random_batches
 from workbench.interop.model_card import CARD
 from workbench.interop.scaled_tensors import scaled
 
@@ -125,9 +127,9 @@ def test_an_int8_folder_reopens_and_is_evaluated_as_its_class_computes(
     accuracy(plain, world.corpus)
     found_costs = costs([plain, here / "int8"], lengths=[8], batches=[1], rounds=2)
     assert [each.engine for each in found_costs] == ["workbench", "torchao"]
-    assert all("classify/accuracy" in each.results for each in found_costs)
+    assert all(f"classify/accuracy on {Path(world.corpus).name}" in each.results for each in found_costs)
     assert found_costs[0].parameters == found_costs[1].parameters
-    assert draw_costs(found_costs, here / "cost.svg") == "classify/accuracy"
+    assert draw_costs(found_costs, here / "cost.svg") == f"classify/accuracy on {Path(world.corpus).name}"
     assert "plain" in (here / "cost.svg").read_text()
 
 
@@ -150,6 +152,21 @@ def test_scales_of_rows_are_multiplied_in() -> None:
     assert {*scaled(groups)} == {*groups}  # another way of rounding is not read as this one
 
 
+def test_outputs_that_are_no_numbers_are_no_agreement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ONNX).touch()
+    model = transformers.BertModel(
+        transformers.BertConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)
+    ).eval()
+    names = ["input_ids", "attention_mask"]
+    broken = [{**outputs_of(model, given)} for given in random_batches(model, tmp_path, names)]
+    broken[1]["pooler_output"][0, 0] = torch.nan
+    left = iter(broken)
+    monkeypatch.setattr(onnx_file, "OnnxModel", lambda folder: lambda given: next(left))
+    with pytest.raises(WorkbenchError, match=r"model\.onnx differs from BertModel by nan, and is removed"):
+        onnx_file._checked(model, tmp_path, names, [], 20)
+    assert onnx_file._reason(RuntimeError("")) == "RuntimeError"
+
+
 def test_what_cannot_be_written_is_refused_before_anything_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -160,6 +177,8 @@ def test_what_cannot_be_written_is_refused_before_anything_is(
         app.run(["export", "run", "--as", "bert", "--output", "out", "--also", "onn"], "workbench")
     with pytest.raises(WorkbenchError, match=r"also = 'onn'"):
         model.export(tmp_path / "out", "bert", also="onn")  # type: ignore[arg-type]
+    with pytest.raises(WorkbenchError, match="--pool mean is the pooling of sentence-transformers; add --also sent"):
+        model.export(tmp_path / "out", "bert", pool="mean")
     for also, int8, option in ((["onnx"], False, "--also onnx"), ([], True, "--int8")):
         with pytest.raises(WorkbenchError, match=f"{option}: the network reads text, image"):
             check_forms(also, int8, ["text", "image"])

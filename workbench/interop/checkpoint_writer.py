@@ -201,7 +201,7 @@ def export(
     lost += merged_away
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)
     made = _with_own(made, lost, None if head is None else _builder_of(recipe, head))
-    check_forms(also, int8, streams)
+    check_forms(also, int8, streams, pool)
     write_checkpoint_folder(folder, made)
     described = checkpoint_family.network(FamilyConfig(made.config))
     if tokenizer is not None:

@@ -9,19 +9,26 @@ from workbench.core.errors import WorkbenchError
 from workbench.interop import int8_weights, onnx_file
 from workbench.interop.checkpoint_files import Also
 from workbench.interop.library_class import check_texts
+from workbench.interop.sentence_modules import WITH
 
 ONNX_FORM: Also = "onnx"
 
 
-def check_forms(also: Sequence[Also], int8: bool, streams: Sequence[str]) -> None:
+def check_forms(also: Sequence[Also], int8: bool, streams: Sequence[str], pool: str | None = None) -> None:
     """Check before anything is written that forms can be.
 
     Args:
         streams: that are exported.
+        pool: the stated pooling of sentence-transformers.
 
     Raises:
-        WorkbenchError: two forms exclude each other, a network reads more than texts, or a package is not installed.
+        WorkbenchError: two forms exclude each other, a pooling is stated without its form, a network reads more than
+            texts, or a package is not installed.
     """
+    if pool is not None and WITH not in also:
+        raise WorkbenchError(
+            f"--pool {pool} is the pooling of sentence-transformers; add --also {WITH}, or leave out --pool"
+        )
     if int8 and ONNX_FORM in also:
         raise WorkbenchError(
             "--int8 and --also onnx exclude each other, as model.onnx has the weights in float32; export twice, into "

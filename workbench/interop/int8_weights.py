@@ -8,6 +8,7 @@ same without torchao.
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -36,7 +37,7 @@ def write_int8(folder: Path) -> str:
     """Write the matrices of an exported folder's linear layers as int8; returns what this has changed, for people.
 
     Raises:
-        WorkbenchError: there is no such matrix.
+        WorkbenchError: there is no such matrix, or the outputs are not finite.
     """
     before = (folder / WEIGHTS).stat().st_size
     model = library_class(folder, EXTRA)
@@ -45,6 +46,11 @@ def write_int8(folder: Path) -> str:
     rounded = library_class(folder, EXTRA, quantization_config=stated)
     names = input_names(model, folder)
     difference, largest = compared(model, folder, names, lambda given: outputs_of(rounded, given))
+    if not math.isfinite(difference):
+        raise WorkbenchError(
+            f"--int8: what {type(model).__name__} computes is not finite once it is rounded, or was not before; export "
+            "without it"
+        )
     with TemporaryDirectory(dir=folder, prefix=".") as temporary:
         rounded.save_pretrained(temporary)
         if not any(name.endswith(NUMBERS) for name in weight_names(Path(temporary) / WEIGHTS)):

@@ -115,14 +115,14 @@ def compared(
     model: Any, folder: Path, names: Sequence[str], other: Callable[[Mapping[str, Tensor]], Mapping[str, Tensor]]
 ) -> tuple[float, float]:
     """The largest difference between what a class and another form of it compute of random batches, and the largest
-    output of the class."""
-    apart, largest = 0.0, 0.0
+    output of the class; NaN where either of them is."""
+    apart, largest = torch.zeros(()), torch.zeros(())
     for inputs in random_batches(model, folder, names):
         computed = other(inputs)
         for name, value in outputs_of(model, inputs).items():
-            apart = max(apart, float((value - computed[name]).abs().max()))
-            largest = max(largest, float(value.abs().max()))
-    return apart, largest
+            apart = torch.maximum(apart, (value - computed[name]).abs().max())  # unlike max() it keeps NaN
+            largest = torch.maximum(largest, value.abs().max())
+    return float(apart), float(largest)
 
 
 def padded(batch: Batch, names: Sequence[str], choices: bool) -> dict[str, Tensor]:

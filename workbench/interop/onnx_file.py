@@ -64,9 +64,8 @@ def write_onnx(folder: Path) -> str:
         with warnings.catch_warnings(action="ignore"):
             program = torch.onnx.export(model, (), input_names=names, output_names=[*computed], **given)
     except torch.onnx.OnnxExporterError as error:
-        reason = str(error.__cause__ or error).strip().splitlines()[0]
         raise WorkbenchError(
-            f"--also onnx: torch's exporter has no form for {type(model).__name__}: {reason}; export without it"
+            f"--also onnx: torch's exporter has no form for {type(model).__name__}: {_reason(error)}; export without it"
         ) from error
     assert program is not None
     for node in program.model.graph.all_nodes():
@@ -76,6 +75,12 @@ def write_onnx(folder: Path) -> str:
     return _checked(model, folder, names, [*computed], program.model.opset_imports[""])
 
 
+def _reason(error: BaseException) -> str:
+    """The first line that an error or its cause says, or else the kind of its cause."""
+    said = [line for each in (error.__cause__, error) if each is not None for line in str(each).strip().splitlines()]
+    return said[0] if said else type(error.__cause__ or error).__name__
+
+
 def _checked(model: Any, folder: Path, names: list[str], outputs: list[str], opset: int | None) -> str:
     """What the file is, after it was compared with the class.
 
@@ -83,7 +88,7 @@ def _checked(model: Any, folder: Path, names: list[str], outputs: list[str], ops
         WorkbenchError: it computes something else; it is removed.
     """
     difference, largest = compared(model, folder, names, OnnxModel(folder))
-    if difference > TOLERANCE * max(1.0, largest):
+    if not difference <= TOLERANCE * max(1.0, largest):  # NaN is an error too
         (folder / ONNX).unlink()
         raise WorkbenchError(
             f"--also onnx: {ONNX} differs from {type(model).__name__} by {difference:.2g}, and is removed; export "

@@ -9,7 +9,7 @@ from torch import nn
 from workbench.components.building import build, named_by
 from workbench.core.errors import WorkbenchError, nearest
 from workbench.core.options.values import check
-from workbench.models.adapter import Adapter, AdapterPlace, Targets
+from workbench.models.adapter import Adapter, AdapterPlace, Targets, WeightAdapter
 from workbench.models.initialisation import initialise
 from workbench.models.network import Network
 from workbench.recipe.spec import Spec
@@ -26,7 +26,8 @@ def adapt(network: Network, specs: list[Spec], init_range: float, where: str, wh
         whole: train the adapted network too.
 
     Raises:
-        WorkbenchError: an unknown adapter or option, or a pattern that matches no module that it adapts.
+        WorkbenchError: an unknown adapter or option, a pattern that matches no module that it adapts, or an adapter
+            that erases the effect of one before it.
     """
     network.trained_whole = whole
     if not whole:
@@ -45,10 +46,24 @@ def adapt(network: Network, specs: list[Spec], init_range: float, where: str, wh
         made: dict[str, nn.Module] = {}
         for name in sorted(chosen):
             adapter: Adapter = build("adapter", options, place, **adapts.sizes(modules[name]))
+            _check_first(adapter, name, network, place)
             initialise(adapter, init_range)
             modules[name].register_forward_hook(adapter.act)
             made[name.replace(".", DOT)] = adapter
         network.adapters.append(nn.ModuleDict(made))
+
+
+def _check_first(adapter: Adapter, name: str, network: Network, where: str) -> None:
+    """
+    Raises:
+        WorkbenchError: another adapter changes the module before this one, which computes its output anew.
+    """
+    earlier = [i for i, made in enumerate(network.adapters) if name.replace(".", DOT) in made]  # type: ignore[operator]
+    if earlier and isinstance(adapter, WeightAdapter) and not adapter.follows:
+        raise WorkbenchError(
+            f"{where}: this adapter computes the output of {name} from the weights alone, and erases what the adapter "
+            f"{earlier[0]} of the same module adds; put it before that one, or choose other targets"
+        )
 
 
 def _matching(pattern: str, names: list[str], words: str, where: str) -> list[str]:

@@ -175,7 +175,8 @@ class Adapter(nn.Module):
 
 class WeightAdapter(Adapter, ABC):
     """Base of adapters that read the weights of a linear layer in another form: pruned, rounded. The weights themselves
-    stay as they are, and are trained in a network with `adapted: trained`.
+    stay as they are, and are trained in a network with `adapted: trained`. The output is computed anew from the inputs,
+    so such an adapter is the first of its layer, unless it says that it `follows` others.
 
     Args:
         linear: the layer, which stays where it is in the network.
@@ -191,6 +192,11 @@ class WeightAdapter(Adapter, ABC):
     def linear(self) -> nn.Linear:
         found: nn.Linear = self.__dict__["_linear"][0]
         return found
+
+    @property
+    def follows(self) -> bool:
+        """Whether it changes the output that it is given, and so keeps the effect of adapters before it."""
+        return False
 
     @abstractmethod
     def weight(self) -> Tensor:

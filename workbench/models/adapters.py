@@ -15,7 +15,7 @@ import torch
 from annotated_types import Ge, Le, MinLen
 from torch import Tensor, nn
 
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.bounds import CountOrZero, Dropout, Heads, Positive, Share, Size, SomeShare, Word
 from workbench.models.adapter import END, KEY_VALUES, Adapter, LayerStates, States, WeightAdapter
 from workbench.models.attention.key_values import KeyValues
@@ -130,6 +130,10 @@ class ScalesAdapter(WeightAdapter):
             return super().cuts_at(place, blocks)
         return TensorCuts(tensors={"scale": CutDim(0, blocks)}) if place == "columns" else TensorCuts()
 
+    @property
+    def follows(self) -> bool:
+        return self.of == "outputs"
+
     def weight(self) -> Tensor:
         return self.linear.weight * (self.scale[:, None] if self.of == "outputs" else self.scale)
 
@@ -198,6 +202,15 @@ def _prefixed(layout: Layout, size: int) -> Layout:
     return layout_of([prefix, *layout.streams], torch.cat([positions, layout.restored(layout.index)]))
 
 
+def _check_stream(stream: str, sizes: dict[str, int]) -> None:
+    """
+    Raises:
+        WorkbenchError: the network has no such stream.
+    """
+    if stream not in sizes:
+        raise unknown("stream", stream, sizes, "the network")
+
+
 class AdapterLayer(nn.Module):
     """x + U T(D x), with `depth` Transformer layers T between the projections D and U."""
 
@@ -235,7 +248,7 @@ class SideAdapter(Adapter):
         options: of these layers, `workbench.models.blocks.LayerOptions`.
 
     Raises:
-        WorkbenchError: layers that the network does not have, or not in their order.
+        WorkbenchError: a stream or layers that the network does not have, or layers not in their order.
     """
 
     adapts = END
@@ -254,6 +267,7 @@ class SideAdapter(Adapter):
         super().__init__()
         if after[-1] > num_layers or any(first >= second for first, second in pairwise(after)):
             raise WorkbenchError(f"after = {after}; allowed: rising numbers from 0 to {num_layers}, the last layer's")
+        _check_stream(stream, sizes)
         self.stream, self.after = stream, after
         hidden_size = sizes[stream]
         self.layers = nn.ModuleList([AdapterLayer(stream, hidden_size, size, depth, num_heads, options) for _ in after])
@@ -280,12 +294,16 @@ class MixAdapter(Adapter):
 
     Args:
         stream: the stream whose layers are mixed.
+
+    Raises:
+        WorkbenchError: a stream that the network does not have.
     """
 
     adapts = END
 
-    def __init__(self, num_layers: int, stream: Word = "text") -> None:
+    def __init__(self, sizes: dict[str, int], num_layers: int, stream: Word = "text") -> None:
         super().__init__()
+        _check_stream(stream, sizes)
         self.stream = stream
         self.weights = nn.Parameter(torch.zeros(num_layers + 1))
         self.factor = nn.Parameter(torch.ones(()))

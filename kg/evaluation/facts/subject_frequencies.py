@@ -21,7 +21,7 @@ def tallies_by_frequency(tallies: dict[str, Tally], subjects: Sequence[str], cor
     of a corpus. A bucket without facts is left out.
 
     Raises:
-        WorkbenchError: the corpus has no links.
+        WorkbenchError: the corpus has no links, or none of a subject.
     """
     counts = Counter(entity for sample in corpus for entity in linked_entities(sample))
     if not counts:
@@ -29,6 +29,11 @@ def tallies_by_frequency(tallies: dict[str, Tally], subjects: Sequence[str], cor
             f"--frequencies: corpus {corpus.name!r} has no linked entities; link it: workbench prepare link"
         )
     often = np.array([counts[subject] for subject in subjects])
+    if not often.any():
+        raise WorkbenchError(
+            f"--frequencies: corpus {corpus.name!r} links none of the facts' subjects ({subjects[0]}, ...) among "
+            f"{len(counts)} entities ({next(iter(counts))}, ...); take a corpus with the same names of entities"
+        )
     found: dict[str, Tally] = {}
     for bucket, (low, high) in BUCKETS.items():
         inside = (often >= low) & (often <= (often.max() if high is None else high))

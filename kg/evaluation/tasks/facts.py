@@ -25,7 +25,7 @@ from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
-from workbench.evaluation.scoring.result import Result
+from workbench.evaluation.scoring.result import Result, corpus_input
 from workbench.interop.run_or_checkpoint import load, recipe_at
 from workbench.metrics.ranks import chance, numbers_of, rank_scores, rank_tallies
 from workbench.objectives.mlm import Mlm, MlmHead
@@ -60,9 +60,12 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
         if len(scores) > 1:
             numbers |= {f"accuracy of {relation}": s.scores.accuracy for relation, s in scores.items()}
         tallies = rank_tallies(ranks)
+        inputs = {}
         if scoring.frequencies is not None:
+            often = Corpus.open(scoring.frequencies)
+            inputs["frequencies"] = corpus_input(often)
             subjects = [fact_of(sample)[1] for relation in scores for sample in facts[relation].samples]
-            split = tallies_by_frequency(tallies, subjects, Corpus.open(scoring.frequencies))
+            split = tallies_by_frequency(tallies, subjects, often)
             numbers |= {name: tally.whole for name, tally in split.items()}
             tallies |= split
         frequent = {"most frequent objects": most_frequent(facts, counts_in_training(run))}
@@ -82,6 +85,7 @@ class FactRanking(DownstreamTask[Tuning, FactsScoring]):
             baselines={name: reported for name, reported in frequent.items() if reported}
             | {"chance": chance(competing)},
             examples=[e for relation, s in scores.items() for e in _examples(facts[relation], s)],
+            inputs=inputs,
             used=account["used"],
             dropped=account["dropped"],
             predictions=EvaluationItems([e for r, s in scores.items() for e in _lines(facts[r], s)], tallies),

@@ -66,10 +66,18 @@ def test_what_cannot_fill_a_pattern_is_refused(pretrained: Path, texts: Path, pr
     reading = recipe_tree(texts, network(16), [{"objective": "clm"}])
     reading["tasks"]["text"]["sequence"]["visibility"] = "causal"
     other = pretrain(recipe_from_dict(reading), tmp_path / "gpt")
+    both = {"main": network(16), "generator": network(8)}
+    replaced = [{"objective": "mlm", "network": "generator"}, {"objective": "rtd"}]
+    electra = pretrain(recipe_from_dict(recipe_tree(texts, both, replaced)), tmp_path / "electra")
     for run, options, message in [
         (pretrained, {"word": ["1=good"]}, "1 of the 2 classes of the label 'verdict' have none; add --word 0=WORD"),
+        (pretrained, {"word": ["1=good", "0=bad", "1=old"]}, "the class '1' has several words; allowed: one for each"),
+        (pretrained, {"word": ["1=good", "0=bad", "2=old"]}, "unknown class '2' in the label 'verdict'"),
         (pretrained, {"pattern": "{text}"}, "pattern: '{text}'; allowed"),
+        (electra, {}, r"the network 'main' .* \(its objectives: rtd\), .*; --network generator"),
         (other, {}, r"predicts no masked tokens \(its objectives: clm\)"),
     ]:
         with pytest.raises(WorkbenchError, match=message):
             recipe_of(ClozeClassification(), tuning(run, corpus, tmp_path / "run", **options))
+    own = recipe_of(ClozeClassification(), tuning(electra, corpus, tmp_path / "run", network="generator"))
+    assert own.tasks["cloze"].objectives[0]["network"] == "generator"

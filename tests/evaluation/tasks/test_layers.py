@@ -46,14 +46,20 @@ def scored(run: Path, corpus: str, **options: Any) -> Any:
     return evaluate(LayerProbes(), LayersScoring(run=run, corpus=corpus, **options), show=False)
 
 
-def test_a_tag_of_the_context_is_in_the_layers_and_not_in_the_embedding(run: Path, corpora: dict[str, str]) -> None:
+def test_a_tag_of_the_context_is_in_the_layers_and_not_in_the_embedding(
+    run: Path, corpora: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
     found = scored(run, corpora["verbs"], train=corpora["verbs"], decay=1e-4)
     assert found["accuracy/layer_0"] == pytest.approx(1 / 3, abs=0.2)  # `is`, at one of four places
     assert found["accuracy/layer_2"] == 1
     assert found["control_accuracy/layer_2"] == 1  # one word, so one label at random
     assert found["selectivity/layer_2"] == 0
     assert found.baselines["label of the word"]["accuracy/layer_2"] == pytest.approx(1 / 3)
-    assert found.counts == {"spans": 18, "training spans": 18, "labels": len(COLOURS)}
+    assert found.counts == {
+        "spans": 18, "training spans": 18, "labels": len(COLOURS), "texts in --train too": 18
+    }  # fmt: skip
+    assert "18 texts of corpus 'verbs' are in --train too" in caplog.text
+    assert "texts in --train too" not in scored(run, corpora["verbs"], train=corpora["guessed"]).counts
     assert found.inputs["train"]["records"] == 18
 
 

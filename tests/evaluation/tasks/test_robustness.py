@@ -12,12 +12,16 @@ import torch
 
 from tests.contracts.cases import EvaluationCase, World
 from tests.evaluation.conftest import make_texts, prepare, pretrain_on
+from tests.evaluation.tasks.analysis_world import COLOURS
+from tests.evaluation.tasks.test_cloze import tuning
 from tests.evaluation.tasks.test_heads import LABELLED, labelled_run
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.triggers import TriggerSearch, exchanged, in_front, mistyped, single_words
 from workbench.evaluation.analysis_options import RobustnessScoring
+from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.evaluation.tasks.cloze import ClozeClassification
 from workbench.evaluation.tasks.robustness import Robustness
 
 
@@ -57,6 +61,29 @@ def test_changes_keep_links_and_depend_on_the_generator_alone() -> None:
     assert behind["text"] == f"two words {text}"
     assert behind["spans"] == [[22, 26, "oslo", 1.0]]
     assert mistyped(sample, np.random.default_rng(0), 1e-9)["text"] == text
+
+
+def test_as_many_words_are_exchanged_as_the_rate_says() -> None:
+    text = " ".join(f"word{number}" for number in range(4000))
+    for rate in (0.3, 1.0):
+        made = exchanged({"text": text, "key": "a"}, np.random.default_rng(0), rate)["text"].split()
+        moved = [one != other for one, other in zip(made, text.split(), strict=True)]
+        assert np.mean(moved) == pytest.approx(rate, abs=0.03)
+
+
+def test_changes_that_change_nothing_are_left_out(run: Path, tmp_path: Path) -> None:
+    rows = [{**row, "text": " ".join(word[:3] for word in row["text"].split())} for row in LABELLED]
+    short = prepare(tmp_path, "short", rows)
+    found = evaluate(Robustness(), RobustnessScoring(run=run, corpus=short, trigger=1, draws=1), show=False)
+    assert not [name for name in found if name.startswith("typos")]
+    assert "typos change no text, and are left out" in found.variant
+    assert "swaps/accuracy" in found
+
+
+def test_a_trigger_that_no_text_shows_is_refused(run: Path, corpus: str) -> None:
+    search = TriggerSearch(opened(run, corpus), [*Corpus.open(corpus)][:4])
+    with pytest.raises(WorkbenchError, match="in no text are the words of the trigger"):
+        search.gradients(["good bad"])  # two tokens in the place of one
 
 
 def test_gradients_are_those_of_a_difference(run: Path, corpus: str) -> None:
@@ -105,8 +132,12 @@ def test_a_head_that_reads_nothing_is_robust(run: Path, corpus: str) -> None:
     assert all(value == 0 for name, value in found.items() if "drop" in name)
 
 
-def test_what_cannot_be_tested_is_refused(run: Path, pretrained: Path, corpus: str) -> None:
+def test_what_cannot_be_tested_is_refused(run: Path, pretrained: Path, corpus: str, tmp_path: Path) -> None:
     with pytest.raises(WorkbenchError, match="fine-tune it first: workbench finetune classify"):
         evaluate(Robustness(), RobustnessScoring(run=pretrained, corpus=corpus))
     with pytest.raises(WorkbenchError, match="others to test on"):
         evaluate(Robustness(), RobustnessScoring(run=run, corpus=corpus, limit=1))
+    words = [f"{name}={word}" for name, word in zip(COLOURS, ("old", "new", "lost"), strict=True)]
+    tuned = fine_tune(ClozeClassification(), tuning(pretrained, corpus, tmp_path / "cloze", word=words))
+    with pytest.raises(WorkbenchError, match=r"classifies by the word of a pattern \(cloze\)"):
+        evaluate(Robustness(), RobustnessScoring(run=tuned, corpus=corpus))

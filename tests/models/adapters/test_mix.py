@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 
 from tests.contracts.cases import AdapterCase
 from tests.models.adapters.adapter_runs import batch, check_trained_alone, network
 from tests.training.conftest import make_recipe, world_folder  # noqa: F401 - fixtures
+from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
 
 MIX = {"adapter": "mix", "stream": "text"}
@@ -29,6 +31,13 @@ def test_the_output_is_the_weighted_sum_of_all_layers() -> None:
     shares = torch.tensor([0.5, -1.0, 2.0]).exp()
     shares /= shares.sum()
     torch.testing.assert_close(mixed(batch())["text"], 3 * sum(w * h for w, h in zip(shares, hidden, strict=True)))
+
+
+def test_a_stream_that_the_network_lacks_is_refused() -> None:
+    side = {"adapter": "side", "after": [1], "size": 4, "num_heads": 2}
+    for adapter in (MIX, side):
+        with pytest.raises(WorkbenchError, match=r"unknown stream 'texts' in the network.*Valid: text"):
+            network([{**adapter, "stream": "texts"}])
 
 
 def test_a_run_trains_it_alone(make_recipe: Callable[..., Path], tmp_path: Path) -> None:  # noqa: F811

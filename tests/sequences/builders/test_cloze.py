@@ -66,6 +66,15 @@ def test_entities_move_with_their_text(tokenizer: Tokenizer) -> None:
         assert found == tokenizer.encode("Hamburg").ids.tolist()
 
 
+def test_what_is_left_out_is_counted(tokenizer: Tokenizer) -> None:
+    spans = [[10, 17, "Q-Hamburg", 1.0], [370, 377, "Q-Hamburg", 1.0]]
+    builder, made = build(tokenizer, "{text} is {mask} .", 16, text="people in Hamburg " * 30, spans=spans)
+    assert len(made.spans) == 1
+    assert builder.take_dropped()["span cut off"] == 1
+    builder, _ = build(tokenizer, "{text} is {mask} .", second="old Paris")
+    assert builder.take_dropped() == {"second text without a place in the pattern": 1}
+
+
 @pytest.mark.parametrize(
     "pattern",
     ["{text}", "{mask}", "{text} {mask} {mask}", "{text} {mask} {second}", "it || {text} {mask}",

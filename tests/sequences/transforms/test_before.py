@@ -13,6 +13,7 @@ from workbench.models.attention.visibility import visible
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
 from workbench.sequences.transforms.before import BeforeTransform
+from workbench.sequences.transforms.queries import LAST
 
 EXCUSED = "it moves the positions of the text, which the contracts want unchanged"
 DRAWS = Draws(0, "transform", number=())
@@ -68,6 +69,21 @@ def test_the_first_rows_of_a_text_may_lead() -> None:
     assert one.streams["prompt"]["position_ids"].tolist() == [3, 4]
     [one] = BeforeTransform(["prompt", "text"], lead=1)([made(causal=True, prompt=0)], DRAWS)
     assert one.streams["text"]["position_ids"].tolist() == [0, 1, 2]
+
+
+def test_one_row_that_is_read_from_left_to_right_is_not_seen_from_before() -> None:
+    [one] = BeforeTransform(["prompt", "text"])([made(causal=True, text=1)], DRAWS)
+    assert (seen(one) == np.tril(np.ones((3, 3), bool))).all()
+
+
+def test_rows_that_no_other_stream_sees_stay_so() -> None:
+    sequence = made(causal=True)
+    sequence.streams["prompt"]["rank"] = np.array([LAST, 0])
+    for whole in (False, True):
+        [one] = BeforeTransform(["prompt", "text"], whole)([sequence.copy()], DRAWS)
+        assert one.streams["prompt"]["rank"].tolist() == [LAST, 0 if whole else 1]
+        assert not seen(one)[1:, 0].any()
+        assert seen(one)[2:, 1].all()
 
 
 def test_a_stream_that_is_named_twice_is_refused() -> None:

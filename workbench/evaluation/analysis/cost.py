@@ -11,6 +11,7 @@ takes turns.
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ import torch
 from rich.table import Table
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.local_copies import with_urls
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.network_forms import NetworkForm, Pass, forms_of
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_network
@@ -34,7 +36,9 @@ from workbench.models.attention.call import use_kernel
 from workbench.parallel.sharded_table import count_parameters
 from workbench.pretraining.forward import read
 from workbench.pretraining.window_lengths import window_of
+from workbench.report.results import test_set_of
 from workbench.runs.metrics_file import results_in
+from workbench.runs.names import is_run
 from workbench.sequences.batch import Batch, collate
 from workbench.sequences.builders.document import DocumentBuilder
 from workbench.sequences.sequence import Sequence as TokenSequence
@@ -185,13 +189,29 @@ def _cost(form: NetworkForm, passes: list[PassCost]) -> NetworkCost:
     run, device = form.run, form.device
     tables = sum(each.numel() for name, each in run.network.named_parameters() if name.startswith("embeddings."))
     whole = count_parameters(run.network)
-    results = results_in(results_of(run.folder))
-    numbers = {f"{r['task']}/{name}": value for r in results for name, value in [*r["numbers"].items()][:1]}
     return NetworkCost(
         form.place, form.engine, run.objective.network, whole, whole - tables, form.disk,
         torch.cuda.get_device_name(device) if device.type == "cuda" else "cpu", torch.get_num_threads(),
-        form.precision, passes, numbers,
+        form.precision, passes, first_numbers(run.folder),
     )  # fmt: skip
+
+
+def first_numbers(place: Path) -> dict[str, float]:
+    """The first number of each result of a run or a checkpoint, by its task, its corpus and its options.
+
+    Left out are results under a control, and those of another checkpoint of the same name.
+    """
+    found = {}
+    for result in results_in(results_of(place)):
+        checkpoint = str((result.get("inputs") or {}).get("checkpoint", ""))
+        own = is_run(place) or os.path.abspath(checkpoint) == os.path.abspath(with_urls(str(place)))
+        if result.get("control") or not own:
+            continue
+        options = ", ".join(f"{name}={value}" for name, value in (result.get("options") or {}).items())
+        corpus = f" on {test_set_of(result)}" if test_set_of(result) else ""
+        for name, value in [*result["numbers"].items()][:1]:
+            found[f"{result['task']}/{name}{corpus}{f' ({options})' if options else ''}"] = value
+    return found
 
 
 def _batches(

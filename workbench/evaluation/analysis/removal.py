@@ -225,19 +225,21 @@ def _by_sequence(rows: Tensor, batch: Batch, stream: str) -> Tensor:
 
 
 def kept_parts(found: list[Importance], heads: float, rows: float) -> list[tuple[Tensor, Tensor]]:
-    """The heads and the features that each layer keeps, by their numbers in order."""
+    """The heads and the features that each layer keeps, by their numbers in order. Of equal heads the first stay."""
     relative = [one.heads / one.heads.norm().clamp_min(1e-12) for one in found]
     best = [int(each.argmax()) for each in relative]
     for each, first in zip(relative, best, strict=True):
         each[first] = math.inf  # a layer without heads would be none
     every = torch.cat(relative)
     left = max(len(found), round((1 - heads) * len(every)))
-    floor = every.sort(descending=True).values[left - 1]
+    stays = torch.zeros(len(every), dtype=torch.bool)
+    stays[every.sort(descending=True, stable=True).indices[:left]] = True
+    own = stays.split([len(each) for each in relative])
     size = len(found[0].features)
     count = max(1, round((1 - rows) * size))
     return [
-        ((each >= floor).nonzero().flatten(), one.features.topk(min(count, len(one.features))).indices.sort().values)
-        for each, one in zip(relative, found, strict=True)
+        (each.nonzero().flatten(), one.features.topk(min(count, len(one.features))).indices.sort().values)
+        for each, one in zip(own, found, strict=True)
     ]
 
 

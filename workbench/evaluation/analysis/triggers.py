@@ -53,10 +53,13 @@ def mistyped(sample: Sample, rng: np.random.Generator, rate: float) -> Sample:
 
 
 def exchanged(sample: Sample, rng: np.random.Generator, rate: float) -> Sample:
-    """The text in which about this share of the words has exchanged places with a neighbour."""
+    """The text in which about this share of the words has exchanged places with a neighbour.
+
+    A pair is exchanged with probability p if its first word is in none yet. In a long text 2 p / (1 + p) of the words
+    are then in a pair, which is the rate at p = rate / (2 - rate)."""
     (text,), edits, done = in_words([sample]), list[tuple[int, int, str]](), 0
     for number, ((start, end), (begin, last)) in enumerate(pairwise(text.places.tolist())):
-        if start >= done and rng.random() < rate / 2:
+        if start >= done and rng.random() < rate / (2 - rate):
             between = sample["text"][end:begin]
             edits.append((start, last, f"{text.word(number + 1)}{between}{text.word(number)}"))
             done = last
@@ -114,13 +117,18 @@ class TriggerSearch:
             return float(self._loss(self._sequences(words))) / len(self.texts)
 
     def gradients(self, words: Sequence[str]) -> Tensor:
-        """The gradients of the mean loss by the rows of the words, added up over the texts [words, width]."""
+        """The gradients of the mean loss by the rows of the words, added up over the texts [words, width].
+
+        Raises:
+            WorkbenchError: no text has the words as one token each.
+        """
         sequences = self._sequences(words)
         length = sum(len(word) + 1 for word in words)
         with torch.enable_grad(), _rows_of(self.table) as rows:
             (self._loss(sequences) / len(self.texts)).backward()
         self.run.loaded.model.zero_grad(set_to_none=True)
-        grad, first, total = rows[0].grad, 0, torch.zeros(len(words), self.table.embedding_dim)
+        grad, first, read = rows[0].grad, 0, 0
+        total = torch.zeros(len(words), self.table.embedding_dim)
         assert grad is not None
         for sequence in sequences:
             fields = sequence.fields(STREAM)
@@ -130,7 +138,13 @@ class TriggerSearch:
             )
             if len(own) == len(words):  # each is one token
                 total += grad[first + torch.from_numpy(own)].float().cpu()
+                read += 1
             first += len(starts)
+        if not read:
+            raise WorkbenchError(
+                f"{self.run.folder}: in no text are the words of the trigger ({' '.join(words)}) a token each, so none "
+                "can be searched; its builder cuts the beginning of texts, or changes them"
+            )
         return total.to(grad.device)
 
     def _sequences(self, words: Sequence[str]) -> list[TokenSequence]:

@@ -45,7 +45,7 @@ from workbench.sequences.batch import Batch, collate
 from workbench.sequences.sequence import Sample
 
 SHARES = (20, 40, 60, 80)
-"""Percentages of the heads that are left out."""
+"""Percentages of the heads that are left out; the numbers name what whole heads allow."""
 Scored = tuple[list[dict[str, Any]], str, Tally]
 """The items of a network, the name of its score, and the score's tally."""
 
@@ -65,11 +65,20 @@ class HeadImportance(NetworkTask[HeadsScoring]):
         whole = _last_states(run, texts, scoring.batch_size)
         lines, name, first = self._scored(run, corpus, scoring, texts, whole)
         tallies = {f"{name}/removed_0": first, f"random_{name}/removed_0": first}
-        for share in SHARES:
-            for prefix, order in (("", ranked), ("random_", drawn)):
-                kept = [heads for heads, _ in kept_parts(order, share / 100, 0.0)]
+        before, total = 0.0, sum(len(one.heads) for one in ranked)
+        for asked in SHARES:
+            found = {
+                prefix: [heads for heads, _ in kept_parts(order, asked / 100, 0.0)]
+                for prefix, order in (("", ranked), ("random_", drawn))
+            }
+            share = 100 - 100 * sum(map(len, found[""])) / total
+            if share == before:  # few heads, or each the last one of its layer
+                continue
+            before = share
+            for prefix, kept in found.items():
                 with heads_alone(network, kept):
-                    tallies[f"{prefix}{name}/removed_{share}"] = self._scored(run, corpus, scoring, texts, whole)[2]
+                    scored = self._scored(run, corpus, scoring, texts, whole)[2]
+                tallies[f"{prefix}{name}/removed_{share:.3g}"] = scored
         relative = [(one.heads / one.heads.norm().clamp_min(1e-12)).tolist() for one in ranked]
         return Result(
             self.name,

@@ -12,6 +12,7 @@ the control task.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from workbench.metrics.probes import LinearProbe
 from workbench.metrics.tallies import Tally
 from workbench.sequences.sequence import Sample
 
+logger = logging.getLogger(__name__)
 FIELDS = ("tags", "marks", "dependencies")
 OUTSIDE = "O"
 TESTED = 4
@@ -64,7 +66,9 @@ class LayerProbes(NetworkTask[LayersScoring]):
         field = scoring.field or _only_field(corpus)
         found = _probed(run, corpus, field, scoring)
         train, test = _halves(found)
+        shared = {}
         if scoring.train is not None:
+            shared = _shared(corpus, Corpus.open(scoring.train), scoring.limit)
             train, test = _probed(run, Corpus.open(scoring.train), field, scoring), found
         if not len(test.keys) or len({*train.labels}) < 2:
             raise WorkbenchError(
@@ -87,12 +91,27 @@ class LayerProbes(NetworkTask[LayersScoring]):
         return Result(
             self.name,
             wholes(tallies),
-            {"spans": len(test.keys), "training spans": len(train.keys), "labels": len({*train.labels})},
+            {"spans": len(test.keys), "training spans": len(train.keys), "labels": len({*train.labels}), **shared},
             variant=f"{field}, decay {scoring.decay:g}",
             inputs={} if scoring.train is None else {"train": corpus_input(Corpus.open(scoring.train))},
             baselines=_baselines(train, test, len(predicted)),
             predictions=EvaluationItems(lines, tallies),
         )
+
+
+def _shared(corpus: Corpus, training: Corpus, limit: int | None) -> dict[str, int]:
+    """How many texts are for training too, as a count of the result; with a warning."""
+    seen = {sample["text"] for sample in texts_of(training, limit)}
+    count = sum(sample["text"] in seen for sample in texts_of(corpus, limit))
+    if not count:
+        return {}
+    logger.warning(
+        "%d texts of corpus %r are in --train too, so the probes are tested on what they have learned by heart; take "
+        "other records, or leave out --train",
+        count,
+        corpus.name,
+    )
+    return {"texts in --train too": count}
 
 
 class _Control:

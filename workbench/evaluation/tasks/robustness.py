@@ -1,6 +1,7 @@
 """Accuracy of a classifier on changed texts: typing errors, exchanged words, and a universal trigger.
 
-The changes of a text depend on its key and the seed alone. `worst` counts a text as right if it is right in every draw.
+The changes of a text depend on its key and the seed alone. A kind of change that changes no text is left out.
+`worst` counts a text as right if it is right in every draw.
 The trigger is searched on one half of the records, and all numbers are of the other half. Its control is as many random
 words in front of the texts.
 """
@@ -29,6 +30,7 @@ from workbench.evaluation.task_options import ClassifyScoring
 from workbench.evaluation.tasks.classify import Classification
 from workbench.metrics.tallies import Tally
 from workbench.objectives.classify import Classify
+from workbench.objectives.cloze import Cloze
 from workbench.sequences.sequence import Sample
 
 CHANGES: dict[str, Change] = {"typos": mistyped, "swaps": exchanged}
@@ -50,6 +52,11 @@ class Robustness(DownstreamTask[Tuning, RobustnessScoring]):
     def score(self, run: EvaluatedRun, corpus: Corpus, scoring: RobustnessScoring) -> Result:
         objective = run.objective.objective
         assert isinstance(objective, Classify)
+        if isinstance(objective, Cloze):
+            raise WorkbenchError(
+                f"{run.folder} classifies by the word of a pattern (cloze), which stands around the changed text; take "
+                "a run of `workbench finetune classify`"
+            )
         plain = ClassifyScoring(run=scoring.run, corpus=scoring.corpus, limit=scoring.limit)
         Classification().prepare(objective, corpus, plain)
         texts = [text for text in texts_of(corpus, scoring.limit) if objective.label in text.get("labels", {})]
@@ -62,9 +69,13 @@ class Robustness(DownstreamTask[Tuning, RobustnessScoring]):
         predict = partial(_predicted, run, halves[1], scoring.batch_size)
         names, gold, clean = predict(lambda text: text)
         right = {"": (clean == gold)[None]}
+        unchanged = []
         for name, change in CHANGES.items():
-            drawn = [predict(_keyed(change, scoring, name, draw))[2] for draw in range(scoring.draws)]
-            right[f"{name}/"] = np.stack(drawn) == gold
+            draws = [_keyed(change, scoring, name, draw) for draw in range(scoring.draws)]
+            if all(changed(text)["text"] == text["text"] for text in halves[1] for changed in draws):
+                unchanged.append(name)
+                continue
+            right[f"{name}/"] = np.stack([predict(changed)[2] for changed in draws]) == gold
         search = TriggerSearch(run, halves[0][:SEARCHED])
         rng, known = generator("robustness", scoring.seed, "words"), sorted(search.words)
         chance = [[known[i] for i in rng.integers(0, len(known), scoring.trigger)] for _ in range(scoring.draws)]
@@ -81,7 +92,13 @@ class Robustness(DownstreamTask[Tuning, RobustnessScoring]):
             self.name,
             wholes(tallies),
             {"texts": len(lines), "texts to search on": len(search.texts)},
-            variant=f"label {objective.label}; trigger: {' '.join(trigger)}",
+            variant="; ".join(
+                [
+                    f"label {objective.label}",
+                    f"trigger: {' '.join(trigger)}",
+                    *(f"{name} change no text, and are left out" for name in unchanged),
+                ]
+            ),
             examples=list(_examples(halves[1][:SHOWN], lines, scoring, trigger)),
             predictions=EvaluationItems(lines, tallies),
         )

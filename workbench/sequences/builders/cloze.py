@@ -10,7 +10,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Name
 from workbench.sequences.alignment import Partial
-from workbench.sequences.builder import TRUNCATED, sample_text
+from workbench.sequences.builder import CUT_SPAN, TRUNCATED, sample_text
 from workbench.sequences.builders.sentence_pair import SentencePairBuilder
 from workbench.sequences.segments import between, cut_longer, segments_of, surrounded, swapped, with_second
 from workbench.sequences.sequence import Sample, Sequence
@@ -19,6 +19,7 @@ from workbench.text.tokenizer import Tokenizer
 PLACEHOLDERS = ("a", "e", "o", "1", ".", "\u7684", "\u306e", "\u0430")
 """Words in the place of a mask until its token is masked. The first that the tokenizer reads as one token is used."""
 MASK, TEXT, SECOND = "{mask}", "{text}", "{second}"
+SECOND_UNREAD = "second text without a place in the pattern"
 SPARE = 2
 """Tokens that are left free, as a text and a pattern side by side may have more of them than each by itself."""
 FORM = (
@@ -49,7 +50,8 @@ class ClozeBuilder(SentencePairBuilder):
     section 3.1). The objective `cloze` masks this place, and predicts its word.
 
     The pattern stays whole: a text that is too long is cut at its end, of a pair the longer one first, and the tokens
-    lost are counted. Linked entities of the text keep their places.
+    lost are counted. Linked entities of the text keep their places; those that the cut loses are counted, and so are
+    second texts for which the pattern has no place.
 
     Args:
         pattern: one {text} and one {mask} with words around them. `||` separates two segments, and {second} is
@@ -86,6 +88,8 @@ class ClozeBuilder(SentencePairBuilder):
                 f"the pattern {self.pattern!r} has {SECOND}, and the sample {sample.get('key')!r} has no second text; "
                 "use a corpus of pairs, or a pattern without it"
             )
+        if not pair and sample.get("second"):
+            self.dropped[SECOND_UNREAD] += 1
         first_is_second = SECOND in self.pattern.split("||")[0]
         texts = segments_of(swapped(sample) if first_is_second else sample)[: 2 if pair else 1]
         filled = [self._surrounded(*each) for each in zip_longest(self.segments, self._shortened(texts))]
@@ -110,7 +114,9 @@ class ClozeBuilder(SentencePairBuilder):
             if cut:
                 self.dropped[TRUNCATED] += cut
                 kept = text.part(0, len(text) - cut)
-                texts[number] = between(texts[number], 0, int(kept.ends[-1]) if len(kept) else 0)
+                whole = texts[number]
+                texts[number] = between(whole, 0, int(kept.ends[-1]) if len(kept) else 0)
+                self.dropped[CUT_SPAN] += len(whole.get("spans", ())) - len(texts[number].get("spans", ()))
         return texts
 
     def _read(self, pattern: str) -> tuple[list[Segment], str]:

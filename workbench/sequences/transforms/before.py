@@ -12,6 +12,7 @@ from workbench.core.keyed import Draws
 from workbench.core.options.bounds import CountOrZero, Word
 from workbench.sequences.protocols import Transform
 from workbench.sequences.sequence import Fields, Sequence
+from workbench.sequences.transforms.queries import LAST
 
 
 class BeforeTransform(Transform):
@@ -40,7 +41,7 @@ class BeforeTransform(Transform):
             if not present:
                 continue
             text = sequence.streams[present[-1]]
-            one_way = bool(np.any(text.get("rank", 0)))
+            one_way = "rank" in text
             lead = min(self.lead, sequence.length(present[-1])) if present[-1] == self.streams[-1] else 0
             position, rank = _after(text.get("position_ids"), lead), _after(text.get("rank"), lead)
             for name in present:
@@ -54,7 +55,7 @@ class BeforeTransform(Transform):
                 if one_way:
                     own = _ranks(fields, length, last=last, whole=self.whole)
                     _shift(fields, own, rank, moved, _after(own, lead) if last else 0)
-                    rank = int(fields["rank"].max()) + 1
+                    rank = max(rank, int(own[own < LAST].max(initial=-1)) + 1)
                 sequence.streams[name] = fields
         return sequences
 
@@ -67,15 +68,16 @@ def _after(counted: np.ndarray | None, lead: int) -> int:
 
 
 def _ranks(fields: Fields, length: int, *, last: bool, whole: bool) -> np.ndarray:
-    """The ranks of a stream by itself [length]."""
+    """The ranks of a stream by itself [length]; rows that no other stream sees stay so."""
     if last:
         return np.array(fields["rank"])
-    return np.zeros(length, np.int64) if whole else np.arange(length, dtype=np.int64)
+    counted = np.zeros(length, np.int64) if whole else np.arange(length, dtype=np.int64)
+    return np.where(fields.get("rank", counted) >= LAST, LAST, counted)
 
 
 def _shift(fields: Fields, own: np.ndarray, rank: int, moved: slice, begin: int) -> None:
     """Move the ranks `own` of some rows from `begin` to `rank`, and with them the ranks from which rows are hidden."""
-    own[moved] += rank - begin
+    own[moved] += np.where(own[moved] >= LAST, 0, rank - begin)
     fields["rank"] = own
     if "until" in fields:
         fields["until"] = np.where(fields["until"] > begin, fields["until"] + rank - begin, fields["until"])

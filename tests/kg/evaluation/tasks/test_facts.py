@@ -90,9 +90,10 @@ def test_scores_are_split_by_how_often_a_subject_is_linked(world: Path, make_run
         if own:
             assert found[name] == pytest.approx(np.mean(own))
             assert name in found.intervals
-    unlinked = evaluate(FactRanking(), reported(make_run("none"), world / "facts", frequencies=world / "facts-unseen"))
-    assert unlinked["accuracy/subject_links/0"] <= 1
     assert "accuracy/subject_links/0" not in found
+    assert found.inputs["frequencies"]["sha256"] == Corpus.open(world / "facts").identity
+    with pytest.raises(WorkbenchError, match=r"'facts-unseen' links none of the facts' subjects .* the same names"):
+        evaluate(FactRanking(), reported(make_run("none"), world / "facts", frequencies=world / "facts-unseen"))
 
 
 def test_a_run_says_in_which_folder_it_reads(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
