@@ -104,6 +104,10 @@ def test_equal_scores_keep_their_order() -> None:
     best, scores = best_of(np.array([0.5, 1.0, 0.5 + 1e-9, 0.2], np.float32), 3)
     assert best.tolist() == [1, 0, 2]
     assert scores.tolist() == [1.0, 0.5, 0.5]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        tied = rng.integers(0, 3, 40).astype(np.float32)
+        assert best_of(tied, 7)[0].tolist() == np.argsort(-tied, kind="stable")[:7].tolist()
 
 
 def test_the_order_is_that_of_the_vectors_of_encode(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -48,7 +49,7 @@ class Texts:
             keys.append(str(sample["key"]))
             texts.append(" ".join(filter(None, (str(meta.get("title") or ""), sample["text"]))))
         if len(set(ids)) < len(ids):
-            twice = next(name for name in ids if ids.count(name) > 1)
+            twice, _ = Counter(ids).most_common(1)[0]
             raise WorkbenchError(f"{corpus.place} has two records with the id {twice!r}; ids must be unique")
         return cls(ids, keys, texts)
 
@@ -106,10 +107,12 @@ def best_documents(queries: Tensor, documents: Tensor, most: int) -> Iterator[tu
 
 
 def best_of(scores: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the greatest scores [documents] and these scores."""
+    """The numbers of the greatest scores [documents] and these scores; of equal ones the first."""
     steps = np.round(scores / max(float(np.abs(scores).max()), 1e-30) / ALIKE)
     most = min(most, len(scores))
-    chosen = np.sort(np.argpartition(-steps, most - 1)[:most])
+    last = -np.partition(-steps, most - 1)[most - 1]  # a partition alone would take any of those equal to it
+    above, equal = np.flatnonzero(steps > last), np.flatnonzero(steps == last)
+    chosen = np.concatenate([above, equal[: most - len(above)]])
     chosen = chosen[np.argsort(-steps[chosen], kind="stable")]
     return chosen, scores[chosen]
 
