@@ -28,6 +28,8 @@ class WriteNegatives:
         passage = passage_of(sample)
         if passage is None:
             return Drop("no passage")
+        if "text" not in sample:
+            return Drop("no text")
         kept = {name: value for name, value in sample.items() if not name.startswith(("second", "choice"))}
         meta = {**sample.get("meta", {}), FOUND: self.found_by}
         return {**kept, "choices": [passage, *self.negatives[str(sample["key"])]], "answer": 0, "meta": meta}

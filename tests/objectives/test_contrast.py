@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from open_clip.loss import SigLipLoss
@@ -24,7 +25,7 @@ from workbench.objectives.contrast import Contrast, ContrastHead
 from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch, collate
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Rows, Sequence
 
 CONTRAST = {
     "seed": "nothing is drawn",
@@ -125,7 +126,8 @@ def test_margin_equal_texts_and_candidates_by_hand(loss: str) -> None:
     given = embedded(5, hard=vectors(5, 1, seed=2), hard_id=hard_id, self=vectors(5, seed=3))
     given["pair_id"][4, 1] = given["pair_id"][1, 1]
     given["pair_id"][3, 1] = 100
-    head = head_of(loss=loss, margin=0.1, directions="forward", temperature=0.5, learned=False, logit_bias=-1.0)
+    other = {"logit_bias": -1.0} if loss == "sigmoid" else {"directions": "forward"}
+    head = head_of(loss=loss, margin=0.1, temperature=0.5, learned=False, **other)
     head.hard, head.self_negatives = 1, True
     query, passage, total = given["query"], given["passage"], 0.0
     bias = -1.0 if loss == "sigmoid" else 0.0
@@ -139,6 +141,31 @@ def test_margin_equal_texts_and_candidates_by_hand(loss: str) -> None:
         else:
             total += math.log1p(math.exp(-right)) + sum(math.log1p(math.exp(each)) for each in wrong)
     assert float(head.loss(given, slice(0, 5)).loss.detach()) == pytest.approx(total, rel=1e-5)
+
+
+@pytest.mark.parametrize("same", ["ignored", "negative"])
+def test_a_hard_negative_that_is_right_for_an_equal_query_is_ignored(same: str) -> None:
+    """Queries 1 and 3 are one text; the hard negative of 0 is the passage of 3."""
+    hard_id = torch.full((5, 1), -1)
+    given = embedded(5, hard=vectors(5, 1, seed=2), hard_id=hard_id)
+    hard_id[0], given["pair_id"][3, 0] = given["pair_id"][3, 1], given["pair_id"][1, 0]
+    head = head_of(directions="forward", same=same)
+    head.hard = 1
+    found = head._candidates(given, slice(1, 5))
+    assert found is not None
+    assert found.ignored[:, 0].tolist() == [same == "ignored", False, True, False]
+    assert found.ignored[:, 1:].all()
+
+
+def test_passages_of_learned_queries_have_the_numbers_of_their_texts_and_records() -> None:
+    objective = contrast(passage="asked")
+    made = [Sequence({"text": {"input_ids": np.array([5, n])}, "image": {}}, (0, n), str(n)) for n in (1, 2, 1)]
+    for of, equal in (("text", True), ("image", False)):
+        for number, sequence in enumerate(made):
+            sequence.key = str(number)
+            sequence.streams["asked"] = {"input_ids": np.arange(2), "of": Rows(of, np.zeros(2, np.int64), bound=True)}
+        numbers = [objective._number("passage", sequence) for sequence in made]
+        assert (numbers[0] == numbers[2], numbers[0] == numbers[1]) == (equal, False)
 
 
 def read_by(stream: str, objective: Contrast) -> tuple[Network, list[Sequence], Batch]:
@@ -189,5 +216,18 @@ def test_what_does_not_fit_is_refused() -> None:
         contrast(roles=False)
     with pytest.raises(WorkbenchError, match="set size"):
         contrast(activation="tanh")
+    with pytest.raises(WorkbenchError, match="bias: true is that of a projection"):
+        contrast(bias=True)
+    with pytest.raises(WorkbenchError, match=r"logit_bias = .* is that of the sigmoid loss"):
+        contrast(logit_bias=-1.0)
+    with pytest.raises(WorkbenchError, match="no directions"):
+        contrast(loss="sigmoid", directions="forward")
+    hard = contrast(hard=1)
+    _, made, _ = read_by("text", hard)
+    for sequence in made:
+        if sequence.role == "negative":
+            sequence.streams["text"] = {name: values[:0] for name, values in sequence.streams["text"].items()}
+    with pytest.raises(WorkbenchError, match="has no rows in 'text' as its negative"):
+        hard.corrupt(made, DRAWS)
     with pytest.raises(WorkbenchError, match="roles: true"):
         contrast(query="a", passage="b", roles=False, hard=1)

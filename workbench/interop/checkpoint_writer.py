@@ -17,7 +17,7 @@ from torch import Tensor
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
-from workbench.interop.checkpoint_files import CONFIG, IMAGES, ONNX, SENTENCES, WEIGHTS, Also, read_tensors
+from workbench.interop.checkpoint_files import CONFIG, IMAGES, ONNX, SENTENCES, WEIGHTS, Also, read_config, read_tensors
 from workbench.interop.checkpoint_reader import make_family, spelt_tensors
 from workbench.interop.family import OWN, TIED, CheckpointFamily, FamilyConfig, checked_heads
 from workbench.interop.further_forms import check_forms, write_forms
@@ -36,6 +36,7 @@ from workbench.recipe.spec import NetworkSpec, Recipe, Spec
 from workbench.runs.loaded_run import LoadedRun
 from workbench.runs.names import is_run
 from workbench.runs.weights import save_tensors
+from workbench.text.tokenizer import Tokenizer
 
 SHOWN = 12
 IMAGE = "image_processor"
@@ -137,6 +138,29 @@ def exported_weights(
     return ExportedWeights(tensors, config, [f"head {name}" for name in heads if name not in kept])
 
 
+def _marks(family: CheckpointFamily, spec: NetworkSpec, tokenizer: Tokenizer | None, called: str) -> dict[str, int]:
+    """The ids of the family's `marks`: of the checkpoint that the network came from, or else the tokenizer's.
+
+    Raises:
+        WorkbenchError: there is neither.
+    """
+    if not family.marks:
+        return {}
+    places = [entry.weights for entry in spec.init_from if not is_run(Path(entry.weights))]
+    files = [found.config for place in places if (found := family_files(place, "init_from")) is not None]
+    vocabulary = {} if tokenizer is None else tokenizer.vocabulary
+    known = {key: vocabulary[token] for key, token in family.marks.items() if token in vocabulary}
+    for config in map(read_config, files):
+        known |= {key: config[key] for key in family.marks if key in config}
+    for key, token in family.marks.items():
+        if key not in known:
+            raise WorkbenchError(
+                f"the family {called} needs {key}, the id of the token {token}: the tokenizer has no such token, and "
+                "the network did not come from a checkpoint that states one; add it to the tokenizer"
+            )
+    return known
+
+
 def _read_from(place: Path | None, checkpoint_family: CheckpointFamily, rules: list[Rule]) -> dict[str, Tensor]:
     """The tensors of the checkpoint at a place, under the names of the rules; none of a run."""
     files = None if place is None or is_run(place) else family_files(str(place), "RUN")
@@ -197,6 +221,7 @@ def export(
     made = exported_weights(family, loaded.model.network(chosen), spec, heads, objectives, stream, seen, place, **given)
     if tokenizer is not None:
         made = made._replace(config=with_special_ids(made.config, tokenizer, checkpoint_family.counts_padding))
+    made = made._replace(config={**made.config, **_marks(checkpoint_family, spec, tokenizer, family)})
     lost = [f"head {name}" for name in all_heads if head not in (None, name)]
     lost += merged_away
     lost += _transforms_lost(checkpoint_family.sequence(FamilyConfig(made.config)), recipe, chosen)

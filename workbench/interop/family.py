@@ -90,6 +90,8 @@ class CheckpointFamily:
         resumes: whether a text that it reads from left to right is continued, so that its tokenizer adds no end token.
         corpus: the corpus of further training, as its recipe names it below `vars.data`.
         supplied: options of streams' embeddings that are files of the user's, for a recipe.
+        marks: keys of its configuration with the id of a token that stands for rows of another stream, and the names of
+            these tokens. Our texts have no such token, so that an export keeps the id of the checkpoint.
         task_heads: where its classes have the heads of downstream tasks; None: it has no such classes.
     """
 
@@ -100,6 +102,7 @@ class CheckpointFamily:
     resumes: ClassVar[bool] = True
     corpus: ClassVar[str] = "text"
     supplied: ClassVar[Mapping[str, Spec]] = {}
+    marks: ClassVar[Mapping[str, str]] = {}
     task_heads: ClassVar[TaskHeads | None] = None
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:

@@ -7,7 +7,7 @@ Documents without a judgment have the grade 0. A grade of 1 or more is relevant.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -33,9 +33,17 @@ def search_scores(ranked: Sequence[str], grades: Mapping[str, int]) -> dict[str,
     return dict(zip(NAMES, values, strict=True))
 
 
-def random_order(grades: Mapping[str, int], documents: int) -> dict[str, float]:
-    """The expected scores of a random order of so many documents, all judged ones among them."""
-    relevant, total = sum(grade > 0 for grade in grades.values()), sum(max(grade, 0) for grade in grades.values())
+def random_order(grades: Mapping[str, int], present: Collection[str], documents: int) -> dict[str, float]:
+    """The expected scores of a random order of documents.
+
+    Args:
+        grades: of the judged documents; one at least is relevant.
+        present: the judged documents that can be ranked.
+        documents: the number of documents that are ranked, these among them.
+    """
+    found = [max(grade, 0) for name, grade in grades.items() if name in present]
+    relevant, total = sum(grade > 0 for grade in found), sum(found)
+    share = relevant / sum(grade > 0 for grade in grades.values())
     places = min(NDCG, documents)
     expected = total / documents * float(_discounts(places).sum())
     first, none = 0.0, 1.0  # none: the probability that no relevant document is at an earlier rank
@@ -43,7 +51,8 @@ def random_order(grades: Mapping[str, int], documents: int) -> dict[str, float]:
         hit = min(1.0, relevant / (documents - rank))
         first += none * hit / (rank + 1)
         none *= 1 - hit
-    return dict(zip(NAMES, (expected / _dcg(_ideal(grades)), min(RECALL, documents) / documents, first), strict=True))
+    recall = share * min(RECALL, documents) / documents
+    return dict(zip(NAMES, (expected / _dcg(_ideal(grades)), recall, first), strict=True))
 
 
 def _dcg(grades: np.ndarray) -> float:

@@ -36,7 +36,7 @@ from workbench.objectives._vectors import CommonSpace, Pool, Space
 from workbench.pretraining.forward import HeadInputs, NetworkOutput
 from workbench.pretraining.objective import BatchTargets, GlobalBatchHead, LossOutput, Objective
 from workbench.sequences.batch import Batch
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Rows, Sequence
 from workbench.sequences.transfer import on_device
 
 if TYPE_CHECKING:
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
 
 Temperature = Annotated[Number, Ge(0.01), Le(100)]  # 1 / MAX_SCALE and above: the scale is clipped there
 Loss = Literal["softmax", "sigmoid"]
-MAX_SCALE = 100.0
+MAX_SCALE, LOGIT_BIAS = 100.0, -10.0
 CHUNK = 1024
 QUERY, PASSAGE, NEGATIVE, SELF = "query", "passage", "negative", "self"
+MIX = -7046029254386353131  # an odd number of 64 bits: query * MIX + passage is a number of a pair
 ABSENT = -1  # number of a hard negative that a sample does not have
 
 
@@ -98,7 +99,7 @@ class Contrast(Objective):
         loss: Loss = "softmax",
         temperature: Temperature = 0.07,
         learned: bool = True,
-        logit_bias: Figure = -10.0,
+        logit_bias: Figure = LOGIT_BIAS,
         margin: NotNegative = 0.0,
         directions: Literal["both", "forward"] = "both",
         negatives: Literal["step", "micro-batch"] = "step",
@@ -113,6 +114,12 @@ class Contrast(Objective):
             raise WorkbenchError("hard and self negatives are sequences with a role of their own; set roles: true")
         if activation is not None and size is None:
             raise WorkbenchError(f"activation = {activation} follows a projection, and size is null; set size")
+        if bias and size is None:
+            raise WorkbenchError("bias: true is that of a projection, and size is null; set size, or bias: false")
+        if loss == "softmax" and logit_bias != LOGIT_BIAS:
+            raise WorkbenchError(f"logit_bias = {logit_bias} is that of the sigmoid loss; leave it out with softmax")
+        if loss == "sigmoid" and directions != "both":
+            raise WorkbenchError(f"directions = {directions}: the sigmoid loss has no directions; leave it out")
         self.streams = dict(zip(self.sides, (query, passage), strict=True))
         self.pools = dict.fromkeys(self.streams.values(), pool)
         self.projected = frozenset(self.pools)
@@ -158,18 +165,28 @@ class Contrast(Objective):
                     f"objective {self.name!r}: sample {key!r} has these sequences: {found}; needed is one of each "
                     f"role ({', '.join(needed)}). Use the builder text_pair, without transforms that drop sequences"
                 )
-            for side, stream in self.streams.items():
-                if not sample[side][0].length(stream):
+            alone = {SELF: 1} if self.self_negatives else {}
+            for side, most in {**dict.fromkeys(self.streams, 1), NEGATIVE: self.hard, **alone}.items():
+                stream = self._stream(side)
+                if not all(sequence.length(stream) for sequence in sample.get(side, [])[:most]):
                     raise WorkbenchError(
                         f"objective {self.name!r}: sequence {key!r} has no rows in {stream!r} as its {side}. "
                         "Remove such samples from the corpus"
                     )
         return samples
 
+    def _stream(self, side: str) -> str:
+        return self.streams.get(side, self.streams[self.sides[1]])
+
     def _number(self, side: str, sequence: Sequence) -> int:
-        """A number that equal texts share; for other media that of the record."""
-        stream = self.streams[PASSAGE if side == NEGATIVE else side]
-        ids = sequence.fields(stream).get("input_ids")
+        """A number that equal texts share; for other media that of the record.
+
+        Rows that belong to those of another stream, as learned queries do, stand for that stream.
+        """
+        fields = sequence.fields(self._stream(side))
+        while isinstance(of := fields.get("of"), Rows):
+            fields = sequence.fields(of.stream)
+        ids = fields.get("input_ids")
         return digest(PASSAGE, str(sequence.key) if ids is None else np.asarray(ids, np.int64).tobytes().hex()) >> 65
 
     def _hard(self, negatives: list[Sequence]) -> np.ndarray:
@@ -350,7 +367,15 @@ class ContrastHead(GlobalBatchHead):
             return Candidates(embedded[self.sides[0]][:0], none, *alone)
         numbers = embedded["hard_id"].flatten()
         ignored = (numbers == ABSENT) | (ids[:, -1:] == numbers)
+        if self.ignore_same:
+            ignored |= self._right(embedded[self.identity], own, numbers)
         return Candidates(embedded["hard"].flatten(0, 1), ignored, *alone)
+
+    def _right(self, ids: Tensor, own: slice, numbers: Tensor) -> Tensor:
+        """Which passages are right ones of a query of the step that equals the own one [own, passages]."""
+        right = (ids[:, 0] * MIX + ids[:, -1]).sort().values
+        asked = ids[own, :1] * MIX + numbers
+        return right[torch.searchsorted(right, asked).clamp(max=len(right) - 1)] == asked
 
     def ignored_self(self, ids: Tensor) -> Tensor | None:
         """The queries whose own candidate is no negative [own], from the numbers of their pairs. None: all are."""

@@ -60,16 +60,20 @@ def negatives(
     from workbench.interop.run_or_checkpoint import load
 
     passages = [str(passage_of(sample)) for sample in samples]
-    searched = [*dict.fromkeys(passages)] if documents is None else Texts.of(Corpus.open(documents)).texts
+    searched, other = [*dict.fromkeys(passages)], None
+    if documents is not None:
+        searched, other = Texts.of(Corpus.open(documents)).like(passages)
     loaded = load(run, trust=trust)
     vectors = TextVectors(loaded, loaded.model.network_name(network), pool, batch_size)
     queries = [str(sample["text"]) for sample in samples]
-    found = hard_negatives(vectors, queries, passages, searched, most=most, skip=skip, below=below)
+    found = hard_negatives(vectors, queries, passages, searched, most=most, skip=skip, below=below, other_form=other)
     of_key = {str(sample["key"]): texts for sample, texts in zip(samples, found, strict=True)}
     chosen: dict[str, Any] = {"most": most, "skip": skip, "below": below, "pool": vectors.pool}
     if documents is not None:
         chosen["documents"] = Corpus.open(documents).identity
     about = {"checkpoint": checkpoint_of(run), **chosen}
     log.info("%s: %.1f hard negatives for each of %d queries", run, sum(map(len, found)) / len(found), len(found))
+    if without := sum(not texts for texts in found):
+        log.warning("%d of %d queries have no hard negative; lower --skip or raise --below", without, len(found))
     stage = WriteNegatives(about, of_key)
     options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about={**opened.manifest.about})

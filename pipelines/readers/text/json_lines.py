@@ -113,7 +113,7 @@ def _with_turns(row: dict[str, Any], where: str) -> dict[str, Any]:
     """The row with the turns and speakers of its messages, if it has any.
 
     Raises:
-        MalformedError: a message without a role or content, or with content that is no text.
+        MalformedError: a message without a role or content, with content that is no text, or with more than these.
     """
     messages = row.get(MESSAGES)
     if messages is None or "turns" in row:
@@ -122,5 +122,9 @@ def _with_turns(row: dict[str, Any], where: str) -> dict[str, Any]:
     columns = [[each.get(name) for each in listed] for name in ("content", "role")]
     if not all(is_strings(column) for column in columns):
         raise MalformedError("messages without texts", where, 'each message is {"role": TEXT, "content": TEXT}')
+    more = {name for each in listed for name, value in each.items() if value not in (None, "", [], {})}
+    if lost := sorted(more - {"content", "role"}):
+        allowed = "turns hold the role and the content alone; remove the others, or skip such rows with --on-error skip"
+        raise MalformedError(f"messages with {', '.join(lost)}", where, allowed)
     others = {name: value for name, value in row.items() if name != MESSAGES}
     return {**others, "turns": columns[0], "speakers": columns[1]}

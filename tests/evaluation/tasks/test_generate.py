@@ -131,6 +131,36 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     assert how_to_prepare("second") in str(reported.value)
 
 
+def test_ends_are_those_of_a_conversation_and_learned_rows_have_room(tmp_path: Path) -> None:
+    """The builder's own begin, none, though the recipe does not state it; and 3 rows are before the text."""
+    model = network(16)
+    text = {**model["streams"]["text"], "max_positions": 60}
+    prompt = {"embedding": "queries", "hidden_size": 16, "count": 3}
+    layers = [
+        {**{k: v for k, v in layer.items() if k != "stream"}, "layer": "joint", "streams": ["prompt", "text"]}
+        for layer in model["layers"]
+    ]
+    transforms = [
+        {"transform": "queries", "stream": "prompt", "count": 3, "of": "text"},
+        {"transform": "before", "streams": ["prompt", "text"]},
+    ]
+    talk = prepare(tmp_path, "talk", [{"turns": [row["text"], row["second"]]} for row in ROWS])
+    template = {"user": "the ", "assistant": "is "}
+    sequence = {"builder": "conversation", "end": "sep", "template": template, "max_length": 50}
+    base = pretrained(
+        tmp_path,
+        {**model, "streams": {"text": text, "prompt": prompt}, "layers": layers},
+        {"objective": "clm"},
+        talk,
+        **sequence,
+        transforms=transforms,
+    )
+    [task] = recipe_of(Generation(), tuning(base, prepare(tmp_path, "pairs", ROWS))).tasks.values()
+    builder: Any = task.sequence.builder
+    assert (builder["begin"], builder["end"]) == (None, "sep")
+    assert builder["max_length"] == 57
+
+
 def test_a_run_that_writes_nothing_is_refused(tmp_path: Path, prepared: Callable[..., str]) -> None:
     base = pretrained(tmp_path, network(16), {"objective": "mlm"})
     with pytest.raises(WorkbenchError, match="cannot generate text"):

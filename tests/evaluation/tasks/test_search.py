@@ -84,7 +84,11 @@ def test_scores_are_those_of_scikit_learn_and_of_counting() -> None:
 def test_chance_is_the_mean_of_random_orders() -> None:
     rng, grades, names = np.random.default_rng(0), {"d1": 2, "d5": 1, "d7": 1, "d8": 0}, [f"d{i}" for i in range(30)]
     drawn = [search_scores([names[i] for i in rng.permutation(30)], grades) for _ in range(4000)]
-    for name, value in random_order(grades, 30).items():
+    for name, value in random_order(grades, grades.keys(), 30).items():
+        assert value == pytest.approx(float(np.mean([row[name] for row in drawn])), abs=0.015)
+    grades |= {"gone": 2}
+    drawn = [search_scores([names[i] for i in rng.permutation(30)], grades) for _ in range(4000)]
+    for name, value in random_order(grades, grades.keys() & {*names}, 30).items():
         assert value == pytest.approx(float(np.mean([row[name] for row in drawn])), abs=0.015)
 
 
@@ -104,6 +108,10 @@ def test_equal_scores_keep_their_order() -> None:
     best, scores = best_of(np.array([0.5, 1.0, 0.5 + 1e-9, 0.2], np.float32), 3)
     assert best.tolist() == [1, 0, 2]
     assert scores.tolist() == [1.0, 0.5, 0.5]
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        tied = rng.integers(0, 3, 40).astype(np.float32)
+        assert best_of(tied, 7)[0].tolist() == np.argsort(-tied, kind="stable")[:7].tolist()
 
 
 def test_the_order_is_that_of_the_vectors_of_encode(tmp_path: Path) -> None:
@@ -152,5 +160,11 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "bad.tsv").write_text("q1\td1\tyes\n")
     with pytest.raises(WorkbenchError, match=r"bad.tsv, line 1: .* allowed: QUERY DOCUMENT GRADE"):
         read_judgments(tmp_path / "bad.tsv")
+    for line in ("q1 1", "q1 0 d1 extra 1"):
+        (tmp_path / "bad.tsv").write_text(line)
+        with pytest.raises(WorkbenchError, match=r"line 1: .* allowed: QUERY DOCUMENT GRADE"):
+            read_judgments(tmp_path / "bad.tsv")
+    (tmp_path / "marked.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n", "utf-8-sig")
+    assert read_judgments(tmp_path / "marked.tsv") == {"q1": {"d1": 1}}
     with pytest.raises(WorkbenchError, match="cannot be read"):
         read_judgments(tmp_path / "none.tsv")

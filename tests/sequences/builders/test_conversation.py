@@ -81,12 +81,13 @@ def test_a_text_cannot_end_its_turn(words: Tokenizer) -> None:
 
 
 def test_a_long_conversation_is_cut_at_its_end(words: Tokenizer) -> None:
-    builder = ConversationBuilder(words, 30)
+    whole, answered = predicted(words, ConversationBuilder(words, 200), sample())
+    length = answered[0] + 2
+    builder = ConversationBuilder(words, length)
     ids, rows = predicted(words, builder, sample())
-    whole, _ = predicted(words, ConversationBuilder(words, 200), sample())
-    assert ids == whole[:30]
-    assert builder.take_dropped() == {"truncated tokens": len(whole) - 30}
-    assert all(row < 30 for row in rows)
+    assert ids == whole[:length]
+    assert builder.take_dropped() == {"truncated tokens": len(whole) - length}
+    assert rows == answered[:2]
 
 
 def test_another_template(words: Tokenizer) -> None:
@@ -103,6 +104,29 @@ def test_a_prompt_ends_where_its_answer_begins(words: Tokenizer) -> None:
     Clm().continuation(builder).prompt(prompt)
     spelt = "".join(words.tokens(prompt.streams["text"]["input_ids"].tolist()))
     assert spelt == "<|im_start|>userĊWho?<|im_end|>Ċ<|im_start|>assistantĊ"
+
+
+def test_a_prompt_of_turns_ends_where_its_answer_begins(words: Tokenizer) -> None:
+    """A known last answer is left out; a conversation that ends with a question is to be answered."""
+    builder = ConversationBuilder(words, 200)
+    header = "<|im_start|>assistantĊ"
+    for said in (SAID, SAID[:-1]):
+        (prompt,) = builder([sample(said, visibility="causal")], DRAWS)
+        Clm().continuation(builder).prompt(prompt)
+        spelt = "".join(words.tokens(prompt.streams["text"]["input_ids"].tolist()))
+        assert spelt.endswith(f"AndĠRome?<|im_end|>Ċ{header}")
+
+
+def test_a_prompt_that_is_too_long_is_refused(words: Tokenizer) -> None:
+    given = {"key": "a", "draw": (0,), "text": "Where is Oslo? " * 9, "visibility": "causal"}
+    with pytest.raises(WorkbenchError, match=r"prompt 'a' has \d+ tokens .* max_length = 30 .*; shorten it"):
+        ConversationBuilder(words, 30)([given], DRAWS)
+
+
+def test_conversations_without_an_answer_left_are_counted(words: Tokenizer) -> None:
+    builder = ConversationBuilder(words, 30)
+    builder([sample([("user", "Where is Oslo? " * 9), ("assistant", "In Norway.")])], DRAWS)
+    assert builder.take_dropped()["conversations whose answers were all cut off"] == 1
 
 
 @pytest.mark.parametrize(
@@ -142,6 +166,7 @@ def test_questions_about_an_image_are_turns(words: Tokenizer) -> None:
     given = {"key": "a", "draw": (3,), "image": photograph(), "questions": asked}
     ids, rows = predicted(words, builder, given)
     assert "".join(words.tokens([ids[row] for row in rows])) == "Italy<|im_end|>No.<|im_end|>"
+    assert builder.take_dropped() == {"questions without answers": 1}
     [sequence] = builder([given], DRAWS)
     assert sequence.length("image") == 4
     arranged = Clm().continuation(builder).arrange({**given, "questions": asked[:1]})

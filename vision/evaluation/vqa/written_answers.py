@@ -44,8 +44,10 @@ def generator_of(run: EvaluatedRun, options: TextDecoding) -> Generator:
 
 
 def write_answers(generator: Generator, samples: list[Sample]) -> list[PredictedAnswer]:
-    """The written answer to each question of the samples, each asked without the others; its confidence is the
-    probability of its tokens.
+    """The written answer to each question of the samples, each asked without the others.
+
+    Its confidence is the probability of its tokens. With several beams that holds only without a length penalty (0);
+    otherwise it is exp of the beam's score, log p / (number of tokens) ** length_penalty.
 
     Raises:
         WorkbenchError: a sample has no questions.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -34,6 +34,7 @@ class Llava(CheckpointFamily):
     with RMSNorm in front and rotary positions, a last `norm`; clm."""
 
     corpus = "questions"
+    marks: ClassVar[Mapping[str, str]] = {"image_token_index": "<image>"}
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
         return config.get("model_type") == "llava"
@@ -134,7 +135,6 @@ class Llava(CheckpointFamily):
             "projector_hidden_act": bert_config.THEIR_ACTIVATIONS.get(projector["activation"], "gelu"),
             "multimodal_projector_bias": projector["bias"],
             "image_seq_length": image["grid"] ** 2,
-            "image_token_index": words["vocab_size"] - 1,
             TIED: words[TIED],
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -26,11 +27,13 @@ ALIKE = 1e-6  # relative to the greatest score of a query: the rounding of a for
 
 @dataclass(frozen=True)
 class Texts:
-    """Texts with their ids: that of the raw data (`_id` or `id`), or else the record's key."""
+    """Texts with their ids: that of the raw data (`_id` or `id`), or else the record's key; `untitled` are the texts
+    without their titles."""
 
     ids: list[str]
     keys: list[str]
     texts: list[str]
+    untitled: list[str]
 
     @classmethod
     def of(cls, corpus: Corpus, limit: int | None = None) -> Texts:
@@ -39,18 +42,27 @@ class Texts:
         Raises:
             WorkbenchError: a record has no text, or two have one id.
         """
-        ids, keys, texts = [], [], []
+        ids, keys, texts, untitled = [], [], [], []
         for sample in itertools.islice(_samples(corpus), limit):
             meta = sample.get("meta", {})
             if not isinstance(sample.get("text"), str):
                 raise WorkbenchError(f"record {sample['key']!r} of {corpus.place} has no text; search reads texts")
             ids.append(str(next((meta[name] for name in ("_id", "id") if name in meta), sample["key"])))
             keys.append(str(sample["key"]))
+            untitled.append(sample["text"])
             texts.append(" ".join(filter(None, (str(meta.get("title") or ""), sample["text"]))))
         if len(set(ids)) < len(ids):
-            twice = next(name for name in ids if ids.count(name) > 1)
+            twice, _ = Counter(ids).most_common(1)[0]
             raise WorkbenchError(f"{corpus.place} has two records with the id {twice!r}; ids must be unique")
-        return cls(ids, keys, texts)
+        return cls(ids, keys, texts, untitled)
+
+    def like(self, passages: Iterable[str]) -> tuple[list[str], list[str]]:
+        """The texts in the form of passages, with titles or without, as more of these passages are; and the other
+        form."""
+        known = set(passages)
+        forms = (self.texts, self.untitled)
+        with_titles, without = (len(known & {*form}) for form in forms)
+        return forms if with_titles >= without else forms[::-1]
 
 
 def _samples(corpus: Corpus) -> Iterator[Sample]:
@@ -106,10 +118,12 @@ def best_documents(queries: Tensor, documents: Tensor, most: int) -> Iterator[tu
 
 
 def best_of(scores: np.ndarray, most: int) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers of the greatest scores [documents] and these scores."""
+    """The numbers of the greatest scores [documents] and these scores; of equal ones the first."""
     steps = np.round(scores / max(float(np.abs(scores).max()), 1e-30) / ALIKE)
     most = min(most, len(scores))
-    chosen = np.sort(np.argpartition(-steps, most - 1)[:most])
+    last = -np.partition(-steps, most - 1)[most - 1]  # a partition alone would take any of those equal to it
+    above, equal = np.flatnonzero(steps > last), np.flatnonzero(steps == last)
+    chosen = np.concatenate([above, equal[: most - len(above)]])
     chosen = chosen[np.argsort(-steps[chosen], kind="stable")]
     return chosen, scores[chosen]
 
@@ -123,6 +137,7 @@ def hard_negatives(
     most: int,
     skip: int = 0,
     below: float | None = None,
+    other_form: list[str] | None = None,
 ) -> list[list[str]]:
     """The documents that are ranked first for each query, without its own passages.
 
@@ -130,19 +145,25 @@ def hard_negatives(
         passages: the right one of each query; those of equal queries are right for all of them.
         most: documents of a query.
         skip: so many of the first are left out.
-        below: documents with more than this share of the right one's score are left out.
+        below: documents with more than this share of the right one's score are left out; of a negative score r those
+            with more than r - (1 - below) |r|.
+        other_form: the documents with or without titles, by which the right ones are recognised as well.
     """
     right: dict[str, set[str]] = {}
     for query, passage in zip(queries, passages, strict=True):
         right.setdefault(query, set()).add(passage)
     asked, own, read = vectors.of_queries(queries), vectors.of_documents(passages), vectors.of_documents(documents)
-    limits = [math.inf] * len(queries) if below is None else ((asked * own).sum(1) * below).tolist()
+    limits = [math.inf] * len(queries)
+    if below is not None:
+        scores_of_right = (asked * own).sum(1)
+        limits = (scores_of_right - (1 - below) * scores_of_right.abs()).tolist()
+    depth = max(DEPTH, most + skip + max(map(len, right.values()), default=0))
     found = []
-    for query, limit, (best, scores) in zip(queries, limits, best_documents(asked, read, DEPTH + skip), strict=True):
+    for query, limit, (best, scores) in zip(queries, limits, best_documents(asked, read, depth), strict=True):
         wrong = [
             documents[number]
             for number, score in zip(best.tolist(), scores.tolist(), strict=True)
-            if documents[number] not in right[query] and score <= limit
+            if right[query].isdisjoint((documents[number], (other_form or documents)[number])) and score <= limit
         ]
         found.append(wrong[skip : skip + most])
     return found

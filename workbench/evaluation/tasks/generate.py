@@ -28,6 +28,7 @@ from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe, SequenceSpec, TaskSpec
 from workbench.runs.folder import trust_run
 from workbench.sequences.builders.text_to_text import TextToTextBuilder
+from workbench.sequences.text_layout import Frame
 from workbench.text.tokenizer import Tokenizer
 
 EXAMPLES = 12
@@ -64,8 +65,8 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
             "source": tuning.source,
             "target": tuning.target,
             "stream": stream,
-            **_lengths(tuning, base, stream),
-            **_ends(writer.task.spec),
+            **_lengths(tuning, base, stream, _rows_before(writer.task.spec)),
+            **_ends(writer.task.builder.frame),
         }
         if stream == "text":
             causal = writer.task.spec.sequence.visibility == "causal"
@@ -158,16 +159,23 @@ def _check_behind(writer: Writer, tuning: GenerateTuning) -> None:
         )
 
 
-def _lengths(tuning: GenerateTuning, base: Recipe, stream: str) -> dict[str, int]:
-    """The maximum numbers of tokens that are read and written. Both must fit into the positions."""
-    read, written = tuning.max_length or text_length(base, READ), tuning.max_target_length
+def _lengths(tuning: GenerateTuning, base: Recipe, stream: str, before: int) -> dict[str, int]:
+    """The maximum numbers of tokens that are read and written. Both must fit into the positions, next to the rows that
+    stand before the text."""
+    read, written = tuning.max_length or text_length(base, READ + before) - before, tuning.max_target_length
     if stream == "text":
         return {"max_length": read, "max_target_length": written or min(WRITTEN, read // 2)}
     return {"max_length": read, "max_target_length": written or text_length(base, WRITTEN, stream)}
 
 
-def _ends(spec: TaskSpec) -> dict[str, str | None]:
+def _rows_before(spec: TaskSpec) -> int:
+    """The number of learned rows whose positions are before those of the text."""
+    transforms = spec.sequence.transforms
+    first = {name for each in transforms if each["transform"] == "before" for name in each["streams"][:-1]}
+    return sum(each["count"] for each in transforms if each["transform"] == "queries" and each["stream"] in first)
+
+
+def _ends(frame: Frame) -> dict[str, str | None]:
     """The special tokens around texts in pretraining; one that ends what is written there must be."""
-    stated = spec.sequence.builder if isinstance(spec.sequence.builder, dict) else {}
-    ends: dict[str, str | None] = {name: stated[name] for name in ("begin", "end") if name in stated}
-    return {**ends, "end": ends.get("end", "sep") or "eos"}
+    begin, end = frame.roles
+    return {"begin": begin, "end": end or "eos"}

@@ -87,7 +87,8 @@ def _baselines(texts: list[str], grades: list[dict[str, int]], documents: Texts)
     for text, of in zip(texts, grades, strict=True):
         best, scores = best_of(index.scores(text), RECALL)
         of_words.append(search_scores(_ids(documents, best[scores > 0], scores), of))
-    chance = _means(random_order(of, len(documents.ids)) for of in grades)
+    names = {*documents.ids}
+    chance = _means(random_order(of, names & of.keys(), len(names)) for of in grades)
     return {"BM25": _means(of_words), "random order": chance}
 
 
@@ -99,7 +100,7 @@ def read_judgments(path: Path) -> Judgments:
         WorkbenchError: there is no such file, or a line has other columns.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, ValueError) as error:
         raise WorkbenchError(f"{path}: cannot be read: {error}; wanted is a file of judgments") from error
     found: Judgments = {}
@@ -108,8 +109,9 @@ def read_judgments(path: Path) -> Judgments:
         if not columns or (number == 1 and columns[0] == "query-id"):
             continue
         try:
-            query, document, grade = columns[0], columns[-2], int(columns[-1])
-        except (IndexError, ValueError):
+            query, *_, document, score = columns if len(columns) in (3, 4) else ()
+            grade = int(score)
+        except ValueError:
             raise WorkbenchError(
                 f"{path}, line {number}: {line!r}; allowed: QUERY DOCUMENT GRADE, or QUERY 0 DOCUMENT GRADE, where "
                 "GRADE is a whole number"

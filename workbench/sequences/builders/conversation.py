@@ -21,6 +21,8 @@ from workbench.sequences.sequence import Fields, Sample, Sequence
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 USER, ANSWERS = "user", "assistant"
+PROMPT = "visibility"  # the field of a sample that `Continuation` has arranged as a prompt
+CUT_ANSWERS, UNANSWERED = "conversations whose answers were all cut off", "questions without answers"
 CHATML = {speaker: f"<|im_start|>{speaker}\n" for speaker in ("system", USER, ANSWERS)}
 
 
@@ -33,7 +35,10 @@ class ConversationBuilder(Builder):
     turns is a turn of `user` that is to be answered, as `workbench generate` needs it.
 
     With an image the `questions` of a record are the turns of one conversation, each with its main answer, where the
-    record has no `turns` (LLaVA 1.5, arXiv:2310.03744, appendix A). A question without answers is left out.
+    record has no `turns` (LLaVA 1.5, arXiv:2310.03744, appendix A). A question without answers is left out and counted.
+
+    A prompt (a sample with `visibility`, which `Continuation` has arranged) ends with the template of `answers`: a last
+    turn of that speaker is left out. It is never cut.
 
     Args:
         template: by speaker, the text before each of its turns; by default ChatML, as of Qwen and SmolLM2.
@@ -45,7 +50,7 @@ class ConversationBuilder(Builder):
         history: whether the questions about an image are one conversation; otherwise each is an item by itself.
 
     Raises:
-        WorkbenchError: the template has no such speaker.
+        WorkbenchError: the template has no such speaker, or a prompt is too long.
     """
 
     reads = ("turns",)
@@ -89,7 +94,7 @@ class ConversationBuilder(Builder):
         encoded = iter(self.tokenizer.encode_batch([text for turns, _ in found for text in turns]))
         sequences = []
         for sample, (turns, speakers) in zip(samples, found, strict=True):
-            text = self._text([next(encoded) for _ in turns], speakers)
+            text = self._cut(self._text([next(encoded) for _ in turns], speakers), sample)
             image = self.image.streams(sample, draws.of(tuple(sample.get("draw", ()))))
             sequences.append(sequence_of(sample, {"text": text, **image}, 0, []))
         return sequences
@@ -104,18 +109,36 @@ class ConversationBuilder(Builder):
             stream["special"][row:text] = np.isin(named.ids, self.tokenizer.special_ids)
             if speaker == self.answers:
                 stream["taken"][text : row + len(segment) + len(self.frame.end)] = False
-        if (lost := len(stream["taken"]) - self.max_length) > 0:
-            self.dropped[TRUNCATED] += lost
-            stream = {name: values[: self.max_length] for name, values in stream.items()}
         return stream
+
+    def _cut(self, stream: Fields, sample: Sample) -> Fields:
+        """
+        Raises:
+            WorkbenchError: a prompt is too long; cut at its end, it would lose the place of its answer.
+        """
+        rows = len(stream["taken"]) - (len(self.frame.end) if PROMPT in sample else 0)  # `Continuation` removes the end
+        if (lost := rows - self.max_length) <= 0:
+            return stream
+        if PROMPT in sample:
+            raise WorkbenchError(
+                f"prompt {sample.get('key', '?')!r} has {rows} tokens with the template, more than max_length = "
+                f"{self.max_length} of the run's builder; shorten it"
+            )
+        self.dropped[TRUNCATED] += lost
+        cut = {name: values[: self.max_length] for name, values in stream.items()}
+        if cut["taken"].all() and not stream["taken"].all():
+            self.dropped[CUT_ANSWERS] += 1
+        return cut
 
     def _turns(self, sample: Sample) -> tuple[list[str], list[str]]:
         """The turns of a sample and their speakers; an empty one of `answers` where a text is to be answered."""
         turns = sample.get("turns")
-        if turns is None and "text" in sample and "visibility" in sample:  # a prompt, which `Continuation` has arranged
+        if turns is None and "text" in sample and PROMPT in sample:
             return [sample["text"], ""], [USER, self.answers]
         if turns is None and self.asks and sample.get("questions"):
-            found = _asked(sample["questions"], self.answers, to_answer="visibility" in sample)
+            found = _asked(sample["questions"], self.answers, to_answer=PROMPT in sample)
+            if left_out := len(sample["questions"]) - len(found[0]) // 2:
+                self.dropped[UNANSWERED] += left_out
             if not found[0]:
                 raise missing(sample, "questions", "with an answer")
             return found
@@ -131,6 +154,9 @@ class ConversationBuilder(Builder):
                 sample.get("draw"),
                 "turns of unknown speakers",
             )
+        if PROMPT in sample:
+            last = len(turns) - (speakers[-1] == self.answers)
+            return [*turns[:last], ""], [*speakers[:last], self.answers]
         return list(turns), list(speakers)
 
     def _written(self, text: str) -> Encoding:

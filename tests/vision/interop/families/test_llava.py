@@ -101,6 +101,21 @@ def test_logits_and_greedy_tokens_both_ways(more: Any, tmp_path: Path, photo: Ca
         assert tokens == list(made.tokens)
 
 
+def test_an_export_keeps_the_id_of_the_mark_of_an_image(tmp_path: Path) -> None:
+    """Also where it is not the last; without a checkpoint that states one, the tokenizer must have the token."""
+    saved(tmp_path / "theirs", image_token_index=7)
+    loaded = load(tmp_path / "theirs")
+    assert export(loaded, tmp_path / "ours", "vision.llava").config["image_token_index"] == 7
+    for spec in loaded.recipe.networks.values():
+        spec.init_from.clear()
+    with pytest.raises(WorkbenchError, match="needs image_token_index, the id of the token <image>"):
+        export(loaded, tmp_path / "again", "vision.llava")
+    assert loaded.tokenizer is not None
+    loaded.tokenizer = loaded.tokenizer.with_tokens(["<image>"])
+    made = export(loaded, tmp_path / "again", "vision.llava")
+    assert made.config["image_token_index"] == loaded.tokenizer.vocabulary["<image>"]
+
+
 def test_newer_names_are_read_too() -> None:
     family = make_family("vision.llava")
     names = ["model.vision_tower.vision_model.pre_layrnorm.bias", "model.language_model.norm.weight", "lm_head.weight"]
