@@ -147,6 +147,19 @@ def test_uneven_loads_cost_more_and_every_layer_counts() -> None:
     assert shares == {"balance": 4.0, "most": 1.0, "least": 0.0}
 
 
+def test_without_a_layer_that_ran_the_loss_is_0() -> None:
+    """As with `layer_drop`; the gradient is 0 too, so that all ranks have one."""
+    made = network(count=4, top=2)
+    for layer in made.layers:
+        layer.forward = lambda hidden, context: hidden  # type: ignore[method-assign]
+    output, _ = balanced(made, [5, 2])
+    output.loss.backward()
+    assert made.embeddings["text"].token.weight.grad is not None
+    assert {name: (float(value), size) for name, (value, size) in output.metrics.items()} == dict.fromkeys(
+        ("balance", "most", "least"), (0.0, 0)
+    )
+
+
 def test_a_recomputation_keeps_no_further_loads() -> None:
     made = network(2, count=4, top=2).train()
     made.checkpointing = True
