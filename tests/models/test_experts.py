@@ -86,6 +86,17 @@ def test_where_torch_multiplies_no_groups_every_expert_reads_every_row(monkeypat
     torch.testing.assert_close(ours(x, Context(Batch({}))), wanted)
 
 
+@pytest.mark.parametrize(("size", "inner", "grouped"), [(16, 24, True), (16, 20, False), (12, 24, False)])
+def test_groups_of_bfloat16_need_multiples_of_8(
+    size: int, inner: int, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, called = Experts(size, inner, "gelu", ExpertOptions(4)).bfloat16(), []
+    monkeypatch.setattr(feed_forward, "GROUPED_ON", ())
+    monkeypatch.setattr(nn.functional, "grouped_mm", lambda x, w, offs: called.append(w) or x @ w[0])
+    made(torch.randn(9, size).bfloat16(), Context(Batch({})))
+    assert bool(called) is grouped
+
+
 def test_a_shared_expert_reads_every_row() -> None:
     ours = experts(count=4, top=2, shared=8)
     assert ours.shared is not None
