@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from workbench.interop.network_description import differences_of_heads, spelt_out
+from workbench.interop.network_description import differences_of_heads, model_description, spelt_out
+from workbench.recipe.spec import NetworkSpec
 
 THEIRS = {"objective": "mlm", "head": {"transform": {"activation": "gelu", "norm_eps": 1e-12}}}
 SAME: list[dict[str, Any]] = [{}, {"head": {}}, {"head": {"bias": True}}, {"head": {"transform": {"norm_eps": 1e-12}}}]
@@ -33,3 +34,18 @@ def test_a_part_is_spelt_out_with_every_option_of_its_groups() -> None:
     full = spelt_out("objective", {"objective": "clm", "head": {"bias": True}}, {})
     assert (full["head.tied"], full["head.bias"], full["head.transform"]) == (True, True, None)
     assert "head" not in full
+
+
+@pytest.mark.parametrize(
+    ("options", "wanted"),
+    [
+        ({"bias": False}, (False, False)),
+        ({"bias": False, "attention_bias": True}, (True, True)),
+        ({"bias": False, "qkv_bias": True}, (False, True)),
+    ],
+)
+def test_a_default_that_is_another_option_follows_that_one_s_default(options: Any, wanted: Any) -> None:
+    text = {"embedding": "token", "hidden_size": 8, "vocab_size": 9}
+    layer = {"layer": "self", "stream": "text", "num_heads": 2, **options}
+    (found,) = model_description(NetworkSpec({"text": text}, [layer])).layers
+    assert (found["attention_bias"], found["qkv_bias"]) == wanted

@@ -86,6 +86,17 @@ def test_where_torch_multiplies_no_groups_every_expert_reads_every_row(monkeypat
     torch.testing.assert_close(ours(x, Context(Batch({}))), wanted)
 
 
+@pytest.mark.parametrize(("size", "inner", "grouped"), [(16, 24, True), (16, 20, False), (12, 24, False)])
+def test_groups_of_bfloat16_need_multiples_of_8(
+    size: int, inner: int, grouped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, called = Experts(size, inner, "gelu", ExpertOptions(4)).bfloat16(), []
+    monkeypatch.setattr(feed_forward, "GROUPED_ON", ())
+    monkeypatch.setattr(nn.functional, "grouped_mm", lambda x, w, offs: called.append(w) or x @ w[0])
+    made(torch.randn(9, size).bfloat16(), Context(Batch({})))
+    assert bool(called) is grouped
+
+
 def test_a_shared_expert_reads_every_row() -> None:
     ours = experts(count=4, top=2, shared=8)
     assert ours.shared is not None
@@ -145,6 +156,19 @@ def test_uneven_loads_cost_more_and_every_layer_counts() -> None:
     torch.testing.assert_close(uneven.loss, torch.tensor(4.0))
     shares = {name: float(value / size) for name, (value, size) in uneven.metrics.items()}
     assert shares == {"balance": 4.0, "most": 1.0, "least": 0.0}
+
+
+def test_without_a_layer_that_ran_the_loss_is_0() -> None:
+    """As with `layer_drop`; the gradient is 0 too, so that all ranks have one."""
+    made = network(count=4, top=2)
+    for layer in made.layers:
+        layer.forward = lambda hidden, context: hidden  # type: ignore[method-assign]
+    output, _ = balanced(made, [5, 2])
+    output.loss.backward()
+    assert made.embeddings["text"].token.weight.grad is not None
+    assert {name: (float(value), size) for name, (value, size) in output.metrics.items()} == dict.fromkeys(
+        ("balance", "most", "least"), (0.0, 0)
+    )
 
 
 def test_a_recomputation_keeps_no_further_loads() -> None:

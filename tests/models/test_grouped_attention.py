@@ -139,3 +139,22 @@ def test_parts_of_unequal_blocks_make_the_whole() -> None:
     parts = [cut.part(whole, rank, 2) for rank in range(2)]
     assert parts[1][:, 0].tolist() == [18, 21, 24, 27, 30, 33, 42, 45, 54, 57][: len(parts[1])]
     assert torch.equal(cut.joined(torch.cat(parts), 2), whole)
+
+
+def test_queries_and_keys_have_the_dtype_of_values_whatever_their_norms(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Norms are in float32 under autocast, and a kernel reads one dtype."""
+    made = MultiHeadAttention(16, LayerOptions(2, qk_norm=True, rotary=100.0))
+    made.query_norm.register_forward_hook(lambda module, given, found: found.float())
+    made.key_norm.register_forward_hook(lambda module, given, found: found.float())
+    read: list[torch.dtype] = []
+
+    def noted(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        read.extend((q.dtype, k.dtype, v.dtype))
+        return attend(q, k, v, *rest, **options)
+
+    monkeypatch.setattr("workbench.models.blocks.attend", noted)
+    context, rows = Context(batch()), torch.randn(ROWS, 16)
+    layout = context.layout("text")
+    with torch.autocast("cpu", torch.bfloat16):
+        made(rows, None, layout, layout, context=context)
+    assert read == [torch.bfloat16] * 3

@@ -11,6 +11,7 @@ from tests.contracts.cases import PoolerCase
 from tests.models.conftest import stream
 from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
+from workbench.objectives._vectors import pool_rows
 from workbench.objectives.classify import Classify
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import Batch
@@ -66,6 +67,26 @@ def test_vectors_are_those_of_the_formula(name: str) -> None:
     wanted = torch.stack([by_hand(name, each, made.poolers["text"]) for each in rows.split(LENGTHS)])
     torch.testing.assert_close(found, wanted, atol=1e-6, rtol=1e-6)
     assert found.shape == (3, made.pooled_size("text"))
+
+
+@pytest.mark.parametrize("name", ["first", "last", "summary", "concat", "final_state"])
+def test_the_vector_of_no_rows_is_0(name: str) -> None:
+    made, lengths = network({"pooler": name, **PLAIN}), [0, 3, 0, 2, 0]
+    rows = torch.randn(5, 6)
+    found = made.pool({"text": rows}, Batch({"text": stream(lengths, rank=torch.zeros(5).long())}))
+    alone = made.pool({"text": rows}, Batch({"text": stream([3, 2], rank=torch.zeros(5).long())}))
+    assert torch.equal(found[[1, 3]], alone)
+    assert not found[[0, 2, 4]].any()
+    assert not made.pool({"text": rows[:0]}, Batch({"text": stream([0], rank=torch.zeros(0).long())})).any()
+
+
+@pytest.mark.parametrize("pool", ["first", "last", "mean"])
+def test_a_pooled_row_of_no_rows_is_0(pool: Any) -> None:
+    rows, batch = torch.randn(5, 6), Batch({"text": stream([0, 3, 2, 0])})
+    found = pool_rows(rows, batch, "text", pool)
+    assert not found[[0, 3]].any()
+    assert torch.equal(found[1:3], pool_rows(rows, Batch({"text": stream([3, 2])}), "text", pool))
+    assert torch.equal(pool_rows(rows, batch, "text", pool, [3, 1]), found[[3, 1]])
 
 
 def test_the_summary_of_a_causal_text_is_its_last_row() -> None:

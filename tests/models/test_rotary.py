@@ -10,8 +10,9 @@ import transformers
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, rotate_half
 
 from workbench.core.errors import WorkbenchError
-from workbench.models.layout import Layout
+from workbench.models.layout import Layout, layout_of
 from workbench.models.rotary import Rotary, RotaryScaling, rotate
+from workbench.sequences.batch import Stream
 
 SIZE, POSITIONS = 16, 64
 KINDS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -75,6 +76,21 @@ def test_the_dynamic_base_is_that_of_each_text() -> None:
         for one, other in zip(together, alone, strict=True):
             torch.testing.assert_close(one[rows], other, atol=1e-5, rtol=0.0)
     assert float((together[0][:5] - together[0][30:]).abs().max()) > 0.1
+
+
+def test_the_dynamic_base_is_that_of_each_packed_text() -> None:
+    """Texts that share a sequence; the rows of one need not be together."""
+    rotary = Rotary(10_000.0, RotaryScaling("dynamic", 2.0, positions=8))
+    docs = torch.tensor([7, *[0] * 30, *[7] * 4, 0, 0])
+    places = torch.tensor([0, *range(30), 1, 2, 3, 4, 0, 1])
+    fields = {"doc": docs, "position_ids": places}
+    packed = layout_of([Stream(fields, torch.tensor([0, 35, 37]), [35, 2])])
+    assert packed.text_lengths.tolist() == [5, *[30] * 30, *[5] * 4, 2, 2]
+    assert layout_of([Stream({}, torch.tensor([0, 0]), [0])]).text_lengths.tolist() == []
+    found = packed.turns(SIZE, torch.float32, rotary)[0]
+    torch.testing.assert_close(found[1:31], layout(30).turns(SIZE, torch.float32, rotary)[0], atol=1e-5, rtol=0.0)
+    short = layout(5).turns(SIZE, torch.float32, rotary)[0]
+    torch.testing.assert_close(found[docs.eq(7)], short, atol=1e-5, rtol=0.0)
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,9 @@ def _layer(spec: Spec, share: str | None, sizes: Mapping[str, int], given: Mappi
     full = {**spelt_out("layer", spec, given), "share": share}
     full.pop("sizes", None)
     defaults = {"attention_bias": "bias", "qkv_bias": "attention_bias", "kv_heads": "num_heads"}
-    full |= {key: full[other] for key, other in defaults.items() if full.get(key, 0) is None}
+    for key, other in defaults.items():  # one after another: the second default may be the first one
+        if full.get(key, 0) is None:
+            full[key] = full[other]
     if full.get("score_bias") is not None:
         full["score_bias"] = spelt_out("score_bias", full["score_bias"], given)
     streams = [full["stream"]] if full.get("stream") else list(full.get("streams") or [])

@@ -215,6 +215,7 @@ class MultiHeadAttention(CutModule, nn.Module):
         key_rows = None if key_rows is None else self.entered(key_rows)
         q, k, v = self.projected(query_rows, key_rows)
         q, k = self.placed(self.query_norm(q), queries), self.placed(self.key_norm(k), keys)
+        q, k = q.to(v.dtype), k.to(v.dtype)  # norms are in float32 under autocast
         if context.projects:
             heads = (queries.contiguous(q), keys.contiguous(k), keys.contiguous(v))
             whole = [self.of_all_ranks(part.transpose(0, 1)) for part in heads]

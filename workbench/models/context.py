@@ -159,6 +159,10 @@ class Context:
             self._spread[streams] = CacheLayout(self._update.apart(streams[0]), room)
         return self._update.extend(place, streams, rows, apart=True), self._spread[streams]
 
+    def reaches_back(self, stream: str) -> bool:
+        """Whether a KV cache has rows of a stream before those of the batch."""
+        return self._update is not None and self._update.reaches_back(stream)
+
     @uncompiled
     def last_recalled(self, stream: str) -> Tensor | None:
         """The value of the last row of each sequence before the batch [sequences, ...], 0 for one without rows; None
@@ -186,7 +190,7 @@ class Context:
 
     def _whole(self, streams: tuple[str, ...]) -> Layout:
         assert self._update is not None
-        if not any(self._update.reaches_back(name) for name in streams):
+        if not any(self.reaches_back(name) for name in streams):
             return self.layout(*streams)  # the same object, so that kernels recognise it
         if streams not in self._wholes:
             self._wholes[streams] = layout_of([self._update.whole(name) for name in streams])

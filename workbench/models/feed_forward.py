@@ -63,7 +63,8 @@ class FeedForward(CutModule, nn.Module):
 
 
 GROUPED_ON = ("cpu",)
-"""The devices on which torch multiplies groups of rows of every dtype; elsewhere those of bfloat16."""
+"""The devices on which torch multiplies groups of rows of every dtype; elsewhere those of bfloat16, whose rows begin at
+multiples of 16 bytes."""
 
 
 @dataclass(frozen=True)
@@ -147,10 +148,11 @@ class Experts(nn.Module):
 def _products(rows: Tensor, weights: Tensor, ends: Tensor, expert: Tensor) -> Tensor:
     """Rows [rows, in] times the matrix of their expert [experts, out, in], the groups of which end at `ends`.
 
-    Where torch multiplies no groups (`GROUPED_ON`) every expert reads every row, since the host would have to wait for
+    Where torch multiplies no groups (`GROUPED_ON`; in bfloat16, of widths that are no multiples of 8) every expert reads every row, since the host would have to wait for
     the sizes of the groups.
     """
-    if rows.device.type in GROUPED_ON or rows.dtype is torch.bfloat16:
+    aligned = rows.dtype is torch.bfloat16 and not any(size % 8 for size in weights.shape[1:])
+    if rows.device.type in GROUPED_ON or aligned:
         return F.grouped_mm(rows, weights.transpose(1, 2), offs=ends)
     found = rows.new_zeros(len(rows), weights.shape[1])
     for number, weight in enumerate(weights):

@@ -132,10 +132,23 @@ class Layout:
 
     @cached_property
     def text_lengths(self) -> Tensor:
-        """Of each row, the greatest position of its sequence plus one [rows]."""
-        last = self.positions.new_zeros(len(self.lengths))
-        last = last.scatter_reduce(0, self.sequence_ids, self.contiguous(self.positions), "amax")
-        return self.restored(last[self.sequence_ids]) + 1
+        """Of each row, the greatest position of its text plus one [rows]."""
+        last = self.positions.new_zeros(max(len(self.lengths), self.rows))
+        last = last.scatter_reduce(0, self._text_ids, self.contiguous(self.positions), "amax")
+        return self.restored(last[self._text_ids]) + 1
+
+    @cached_property
+    def _text_ids(self) -> Tensor:
+        """The number of the text of each row, in contiguous order [rows]; several are packed into a sequence where it
+        has `doc`."""
+        if "doc" not in self.integers:
+            return self.sequence_ids
+        doc, ids = self.contiguous_integers["doc"], self.sequence_ids
+        order = doc.argsort(stable=True)
+        order = order[ids[order].argsort(stable=True)]  # torch.unique would wait for the device
+        texts = torch.stack([ids, doc])[:, order]
+        begun = (texts[:, 1:] != texts[:, :-1]).any(0).cumsum(0)
+        return torch.empty_like(ids).index_copy(0, order, torch.cat([begun.new_zeros(1), begun])[: self.rows])
 
     @cached_property
     def position_range(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from workbench.core.options.bounds import Epsilon, Size
 from workbench.models.feed_forward import ACTIVATIONS, Ungated
 from workbench.sequences.batch import Stream
+from workbench.sequences.transfer import on_device
 
 
 @dataclass(frozen=True)
@@ -75,26 +77,36 @@ class Pooler(nn.Module):
 
 
 def first_rows(rows: Tensor, stream: Stream) -> Tensor:
-    """The state of the first row of each sequence [sequences, hidden_size]."""
-    return rows[stream.offsets[:-1]]
+    """The state of the first row of each sequence, 0 where it has none [sequences, hidden_size]."""
+    return rows_at(rows, stream.offsets[:-1], stream.lengths)
 
 
 def last_rows(rows: Tensor, stream: Stream) -> Tensor:
-    """The state of the last row of each sequence [sequences, hidden_size]."""
-    return rows[stream.offsets[1:] - 1]
+    """The state of the last row of each sequence, 0 where it has none [sequences, hidden_size]."""
+    return rows_at(rows, stream.offsets[1:] - 1, stream.lengths)
 
 
 def summary_rows(rows: Tensor, stream: Stream) -> Tensor:
-    """The state of the row that represents each sequence [sequences, hidden_size].
+    """The state of the row that represents each sequence, 0 where it has none [sequences, hidden_size].
 
     This is the first ([CLS]), or, where a sequence is read from left to right (its `rank` rises), the last one, as in
     GPT: there the first row sees no other.
     """
     rank = stream.fields.get("rank")
-    if rank is None:
+    if rank is None or not len(rows):
         return first_rows(rows, stream)
     first, last = stream.offsets[:-1], stream.offsets[1:] - 1
-    return rows[torch.where(rank[last] > rank[first], last, first)]
+    rises = rank[last.clamp_min(0)] > rank[first.clamp_max(len(rows) - 1)]
+    return rows_at(rows, torch.where(rises, last, first), stream.lengths)
+
+
+def rows_at(rows: Tensor, places: Tensor, lengths: Sequence[int]) -> Tensor:
+    """The rows at the places of sequences [sequences, width]; 0 for a sequence of the length 0, whose place is that of
+    a row of another one, or of none."""
+    if all(lengths):
+        return rows[places]
+    there = on_device(torch.tensor([length > 0 for length in lengths]), rows.device)
+    return torch.cat([rows, rows.new_zeros(1, rows.shape[1])])[torch.where(there, places, len(rows))]
 
 
 def mean_rows(rows: Tensor, stream: Stream) -> Tensor:

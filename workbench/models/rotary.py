@@ -23,7 +23,8 @@ class RotaryScaling:
 
     Attributes:
         kind: linear divides all frequencies (arXiv:2306.15595). dynamic raises the base with the length of a text
-            beyond `positions`. yarn divides the low ones alone, with a ramp (arXiv:2309.00071, section 3). llama3 does
+            beyond `positions`; keys in a KV cache keep the base of the length at which they were read, as in Hugging
+            Face. yarn divides the low ones alone, with a ramp (arXiv:2309.00071, section 3). llama3 does
             so too, with another ramp (Llama 3.1).
         factor: the longest text, over the longest one of pretraining.
         positions: rows of the longest text of pretraining; every kind but linear needs it.

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from workbench.core.errors import unknown
 from workbench.interop.sentence_modules import VectorLayers
 from workbench.models.feed_forward import ACTIVATIONS, Ungated
+from workbench.models.pooler import rows_at
 from workbench.pretraining.forward import NetworkOutput
 from workbench.sequences.batch import Batch
 from workbench.sequences.transfer import on_device
@@ -93,17 +94,16 @@ class CommonSpace(nn.Module):
 
 def pool_rows(rows: Tensor, batch: Batch, stream: str, pool: Pool, sequences: list[int] | None = None) -> Tensor:
     """One row for each sequence from the rows of a stream: its first, its last, or their mean [sequences, hidden_size].
-    The mean of no rows is 0.
+    That of a sequence without rows is 0.
 
     Args:
         sequences: those that are pooled; by default all.
     """
-    offsets = batch.streams[stream].offsets
+    offsets, counts = batch.streams[stream].offsets, batch.streams[stream].lengths
     chosen = slice(None) if sequences is None else on_device(sequences, offsets.device)
-    if pool == "first":
-        return rows[offsets[:-1][chosen]]
-    if pool == "last":
-        return rows[offsets[1:][chosen] - 1]
+    if pool != "mean":
+        places = offsets[:-1] if pool == "first" else offsets[1:] - 1
+        return rows_at(rows, places[chosen], counts if sequences is None else [counts[number] for number in sequences])
     rows, lengths = rows.float(), offsets.diff()
     sequence = torch.repeat_interleave(lengths, output_size=len(rows))
     sums = rows.new_zeros(len(lengths), rows.shape[1]).index_add(0, sequence, rows)

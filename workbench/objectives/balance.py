@@ -55,10 +55,14 @@ class BalanceHead(Head):
     """The loss of what the layers have kept of their loads (`Context.route`)."""
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
-        """Metrics `balance`, `most` and `least`."""
-        size = len(inputs.targets["labels"])
+        """Metrics `balance`, `most` and `least`, of no sequences where no layer with experts has run."""
+        size, read = len(inputs.targets["labels"]), inputs.read()
+        if ROUTES not in read.taps:  # layers may be dropped, and a micro-batch may lack their stream
+            labels = inputs.targets["labels"]
+            nothing = sum((rows[:0].float().sum() for rows in read.states.values()), torch.zeros((), device=labels.device))
+            return LossOutput(nothing, {name: (nothing.detach(), 0) for name in ("balance", "most", "least")})
         losses, most, least = [], [], []
-        for load in inputs.read().taps[ROUTES].values():
+        for load in read.taps[ROUTES].values():
             rows, probabilities = load.float()
             total, sent = probabilities.detach().sum().clamp_min(1.0), rows.sum().clamp_min(1.0)
             losses.append(len(rows) * (rows / total * (probabilities / total)).sum())

@@ -19,6 +19,7 @@ from workbench.interop.families.deberta_v2 import DebertaV2
 from workbench.interop.family import FamilyConfig
 from workbench.models.network import Network
 from workbench.models.networks import build_networks
+from workbench.objectives.mlm import MlmHead
 from workbench.recipe.reading import load_recipe
 from workbench.sequences.batch import Batch, Stream
 
@@ -92,6 +93,16 @@ def test_the_sum_of_two_tables_leaves_as_one(tmp_path: Path) -> None:
     theirs = AutoModel.from_pretrained(tmp_path).eval()
     assert isinstance(theirs, DebertaV2Model)
     check_states(network, theirs)
+
+
+def test_a_head_tied_to_one_of_two_tables_is_refused() -> None:
+    """The library predicts by the sum of both."""
+    recipe = load_recipe("deberta-v3-tiny")
+    network = build_networks(recipe, vocab_size=30)["main"]
+    heads = torch.nn.ModuleDict({"mlm": MlmHead(network)})
+    given = network, recipe.networks["main"], heads, {"mlm": {"objective": "mlm"}}
+    with pytest.raises(WorkbenchError, match="tied to the first table of delta_token"):
+        exported_weights("deberta_v2", *given, vocab_size=30)
 
 
 def test_published_files_name_their_head_otherwise(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from tests.contracts.cases import LayerCase
 from tests.models.conftest import stream
 from workbench.core.errors import WorkbenchError
 from workbench.models.context import Context
+from workbench.models.kv_cache import KVCache
 from workbench.models.layers.lstm import LstmLayer
+from workbench.models.layers.two_way_lstm import TwoWayLstmLayer
 from workbench.sequences.batch import Batch
 
 _EXCUSED = {"attention": "it attends to nothing"}
@@ -97,11 +99,36 @@ def test_a_sequence_has_one_mask_for_all_rows() -> None:
     [
         ({"direction": "both"}, {"rank": torch.arange(9)}, "set direction: forward"),
         ({}, {"doc": torch.arange(9)}, "use a builder that makes a sequence for each text"),
+        ({}, {"rank": -torch.arange(9)}, "read from right to left"),
+        ({}, {"until": torch.zeros(9).long(), "branch": torch.ones(9).long()}, r"hidden from others \(until, branch\)"),
+        ({"direction": "backward"}, {"anchor": torch.ones(9).long()}, r"hidden from others \(anchor\)"),
     ],
 )
 def test_rows_that_it_must_not_read_are_refused(options: Any, fields: Any, said: str) -> None:
     with pytest.raises(WorkbenchError, match=said):
         run(layer(**options), **fields)
+
+
+def test_a_rank_may_fall_from_one_sequence_to_the_next() -> None:
+    rank = torch.cat([torch.arange(n) for n in LENGTHS])
+    assert torch.equal(run(layer(), rank=rank), run(layer()))
+
+
+@pytest.mark.parametrize("keeps", ["rows", "keys"])
+@pytest.mark.parametrize("made", [layer(direction="both"), TwoWayLstmLayer("text", {"text": 6})])
+def test_no_text_is_continued_backward(made: Any, keeps: Any) -> None:
+    fields = {"input_ids": torch.tensor([1, 2, 3]), "position_ids": torch.tensor([0, 1, 0])}
+    batch, rows = Batch({"text": stream([2, 1], **fields)}), {"text": torch.randn(3, 6)}
+    first = Context(batch, cache=KVCache(keeps=keeps))
+    made(rows, first)
+    with pytest.raises(WorkbenchError, match="continues from a KV cache; set direction: forward"):
+        made(rows, Context(batch, cache=first.updated_cache))
+
+
+@pytest.mark.parametrize("options", [{"intermediate_size": 8}, {"inner_dropout": 0.1}])
+def test_one_lstm_has_no_rows_between_two(options: Any) -> None:
+    with pytest.raises(WorkbenchError, match="of the rows between two LSTMs, and depth is 1"):
+        layer(**options)
 
 
 def test_widths_of_two_directions_are_even() -> None:

@@ -33,3 +33,11 @@ def test_packed_texts_are_refused() -> None:
     batch = Batch({"text": stream([3], doc=torch.tensor([0, 0, 1]))})
     with pytest.raises(WorkbenchError, match="several texts are packed into a sequence of text, and a layer over"):
         made({"text": torch.randn(3, 4)}, Context(batch))
+
+
+@pytest.mark.parametrize(("field", "said"), [("rank", "read from right to left"), ("branch", "hidden from others")])
+def test_rows_that_it_must_not_read_are_refused(field: str, said: str) -> None:
+    made = PrecedingLayer("text", {"text": 4})
+    batch = Batch({"text": stream([3], **{field: torch.tensor([2, 1, 0])})})
+    with pytest.raises(WorkbenchError, match=said):
+        made({"text": torch.randn(3, 4)}, Context(batch))

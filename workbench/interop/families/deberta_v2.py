@@ -104,10 +104,19 @@ class DebertaV2(CheckpointFamily):
     def adapted(
         self, described: ModelDescription, state: dict[str, Tensor]
     ) -> tuple[ModelDescription, dict[str, Tensor]]:
-        """A table that is the sum of the generator's and its own as one."""
+        """A table that is the sum of the generator's and its own as one.
+
+        Raises:
+            WorkbenchError: a head predicts words by the generator's table alone.
+        """
         text = described.streams["text"]
         if text["embedding"] != KINDS["embedding"].path("delta_token"):
             return described, state
+        if described.heads.get("mlm", {}).get("head.tied"):
+            raise WorkbenchError(
+                "the head mlm is tied to the first table of delta_token, and the library's to the sum of both; export "
+                "a network without this head, or train it with head: {tied: false}"
+            )
         usual = spelt_out("embedding", "token", {})
         streams = {**described.streams, "text": {**usual, **text, "embedding": usual["embedding"]}}
         streams["text"].pop("init_range")

@@ -6,7 +6,9 @@ from typing import Any
 
 from workbench.core.errors import WorkbenchError
 from workbench.interop.families.llama import Llama
+from workbench.interop.families.mistral import WINDOW, window_of
 from workbench.interop.families.mixtral import expert_rules
+from workbench.interop.families.qwen2 import USED
 from workbench.interop.families.qwen3 import Qwen3
 from workbench.interop.family import FamilyConfig
 from workbench.interop.network_description import ModelDescription
@@ -38,6 +40,11 @@ class Qwen3Moe(Qwen3):
         }
         return {**super().layer(config, eps), "experts": experts}
 
+    def layers(self, config: FamilyConfig) -> list[Spec]:
+        """The window, in all layers or in none: the library ignores `layer_types` and `max_window_layers` here."""
+        window = window_of(config[WINDOW]) if config.get(USED) else None
+        return [{"window": window} for _ in range(config["num_hidden_layers"])]
+
     def head_size(self, config: FamilyConfig) -> int:
         return Llama.head_size(self, config)
 
@@ -50,8 +57,11 @@ class Qwen3Moe(Qwen3):
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
         first = described.layers[0]
+        written = super().config(described)
+        for ignored in ("layer_types", "max_window_layers"):
+            del written[ignored]
         return {
-            **super().config(described),
+            **written,
             "num_experts": first["experts.count"],
             "num_experts_per_tok": first["experts.top"],
             "moe_intermediate_size": first["experts.size"] or first["intermediate_size"],

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 
 from torch import Tensor, nn
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Heads, Size, Word
 from workbench.models.blocks import FeedForwardBlock, LayerOptions, MultiHeadAttention
 from workbench.models.context import Context
@@ -29,17 +30,23 @@ class BottleneckAttention(MultiHeadAttention):
 
     def __init__(self, hidden_size: int, options: LayerOptions, size: int) -> None:
         super().__init__(hidden_size, replace(options, inner_size=size))
-        bias = self.qkv.bias is not None
+        bias, output_bias = options.biases
         del self.qkv
         self.shared, self.shared_norm = nn.Linear(hidden_size, size, bias=options.bias), options.norm_of(size)
         each = self.kv_heads * self.head_size
         self.query, self.key = nn.Linear(size, size, bias=bias), nn.Linear(size, each, bias=bias)
         self.value = nn.Linear(hidden_size, each, bias=bias)
-        self.output = nn.Linear(size, size, bias=bias)
+        self.output = nn.Linear(size, size, bias=output_bias)
 
     def tensor_cuts(self) -> TensorCuts:
-        divided = super().tensor_cuts().divided
-        return TensorCuts(divided, columns={"query": 1, "key": 1, "value": 1}, rows={"output": 1})
+        usual = super().tensor_cuts()
+        read = (f"{name}.{n}" for name in ("shared", "shared_norm") for n, _ in self.get_submodule(name).named_parameters())
+        return TensorCuts(
+            usual.divided,
+            columns={"query": 1, "key": 1, "value": 1},
+            rows={"output": 1},
+            summed=(*usual.summed, *read),
+        )
 
     def projected(self, query_rows: Tensor, key_rows: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
         narrow = self.shared_norm(self.shared(query_rows))
@@ -62,7 +69,8 @@ class BottleneckLayer(nn.Module):
             the widened rows and of the feed-forward networks.
 
     Raises:
-        WorkbenchError: heads that do not divide the narrow width.
+        WorkbenchError: heads that do not divide the narrow width, or options that the layer lacks: norm_place: pre,
+            inner_size.
     """
 
     def __init__(
@@ -76,6 +84,11 @@ class BottleneckLayer(nn.Module):
     ) -> None:
         super().__init__()
         block, size = LayerOptions(num_heads, **options), bottleneck_size
+        if block.norm_place == "pre" or block.inner_size is not None:
+            raise WorkbenchError(
+                f"norm_place = {block.norm_place}, inner_size = {block.inner_size} of a bottleneck layer; its norms stand "
+                "behind its maps, and its attention has the width bottleneck_size: leave both options out"
+            )
         self.stream = stream
         self.reads = self.changes = (stream,)
         self.rate = block.dropout

@@ -49,8 +49,9 @@ class LstmLayer(nn.Module):
         dropout_per: whether each `row` has a dropout mask of its own, or each `sequence` one for all of its rows.
 
     Raises:
-        WorkbenchError: a width of two directions is odd, or `cells` are not more than each h. In a forward: a text that
-            is read from left to right is to be read backward, or several texts are packed into a sequence.
+        WorkbenchError: a width of two directions is odd, `cells` are not more than each h, or one LSTM has options of
+            those before the last. In a forward: a text that is read from left to right is to be read backward, or one
+            with earlier rows in a KV cache; or as `check_in_order`.
     """
 
     def __init__(
@@ -67,6 +68,11 @@ class LstmLayer(nn.Module):
         dropout_per: Literal["row", "sequence"] = "row",
     ) -> None:
         super().__init__()
+        if depth == 1 and (intermediate_size is not None or inner_dropout):
+            raise WorkbenchError(
+                f"intermediate_size = {intermediate_size}, inner_dropout = {inner_dropout} are of the rows between two "
+                "LSTMs, and depth is 1: leave them out, or set depth"
+            )
         size = sizes[stream]
         widths = [*[intermediate_size or size] * (depth - 1), size]
         ways = 2 if direction == "both" else 1
@@ -90,12 +96,15 @@ class LstmLayer(nn.Module):
         rows, layout = hidden[self.stream], context.layout(self.stream)
         self._check(layout)
         cached = context.keeps("keys") or context.keeps("rows")
-        before = context.last_recalled(self.stream) if cached else None
-        if before is not None and self.direction != "forward":
-            raise WorkbenchError(f"an lstm of the direction {self.direction} has read the end already; set forward")
+        if self.direction != "forward" and context.reaches_back(self.stream):
+            raise WorkbenchError(
+                f"an lstm of the direction {self.direction} has read the end already, and the {self.stream} continues "
+                "from a KV cache; set direction: forward, or leave out the memory of the network"
+            )
+        before = context.last_recalled(self.stream) if cached and self.direction == "forward" else None
         made, states = self._stacked(rows, layout, before)
-        if cached and self.direction == "forward":
-            context.recall((self.stream,), states, apart=True)
+        if cached:  # without a state that continues, the rows alone are counted
+            context.recall((self.stream,), states if self.direction == "forward" else states[:, :0], apart=True)
         return {**hidden, self.stream: made.to(rows.dtype)}
 
     def _check(self, layout: Layout) -> None:
@@ -104,7 +113,7 @@ class LstmLayer(nn.Module):
                 f"the {self.stream} is read from left to right, and an lstm of the direction {self.direction} reads "
                 "rows that come later; set direction: forward"
             )
-        check_unpacked(self.stream, layout, "an lstm")
+        check_in_order(self.stream, layout, "an lstm")
 
     @uncompiled
     def _stacked(self, rows: Tensor, layout: Layout, before: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -153,17 +162,36 @@ class LstmLayer(nn.Module):
         return rows * masks.repeat_interleave(layout.offsets.diff(), 0, output_size=len(rows))
 
 
-def check_unpacked(stream: str, layout: Layout, what: str) -> None:
-    """Check that each sequence is one text, for a layer without visibility.
+@uncompiled
+def check_in_order(stream: str, layout: Layout, what: str) -> None:
+    """Check that each sequence is one text, read from left to right, for a layer without visibility.
 
     Raises:
-        WorkbenchError: several texts are packed into a sequence.
+        WorkbenchError: several texts are packed into a sequence, rows are hidden from later ones, or are read from right
+            to left.
     """
     if "doc" in layout.integers:
         raise WorkbenchError(
             f"several texts are packed into a sequence of {stream}, and {what} begins once in each sequence; "
             "use a builder that makes a sequence for each text"
         )
+    if hidden := [name for name in ("until", "branch", "anchor") if name in layout.integers]:
+        raise WorkbenchError(
+            f"rows of {stream} are hidden from others ({', '.join(hidden)}), and {what} reads every row before its own; "
+            "leave out the component that writes these fields"
+        )
+    if "rank" in layout.integers and layout.kept(layout, "falling rank", lambda: _falls(layout)):
+        raise WorkbenchError(
+            f"the {stream} is read from right to left (its rank falls), and {what} reads the rows before its own; "
+            "use a builder that lets rows see those before them"
+        )
+
+
+def _falls(layout: Layout) -> bool:
+    """Whether a row sees none of those before it, by the host's copy of the ranks."""
+    ranks = [stream.known("rank") for stream in layout.streams]
+    parts = torch.cat(ranks).split(layout.lengths)
+    return any(bool((part[1:] < part[:-1]).any()) for part in parts)
 
 
 def _sizes(lstm: nn.LSTM) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from workbench.core.options.bounds import Count, Word
 from workbench.models.context import Context
-from workbench.models.layers.lstm import check_unpacked
+from workbench.models.layers.lstm import check_in_order
 
 
 class PrecedingLayer(nn.Module):
@@ -24,7 +24,7 @@ class PrecedingLayer(nn.Module):
         order: number of rows that are read; n - 1 of the paper's n.
 
     Raises:
-        WorkbenchError: in a forward: several texts are packed into a sequence.
+        WorkbenchError: in a forward: as `workbench.models.layers.lstm.check_in_order`.
     """
 
     def __init__(self, stream: Word, sizes: dict[str, int], order: Count = 4) -> None:
@@ -37,7 +37,7 @@ class PrecedingLayer(nn.Module):
         if self.stream not in hidden:
             return hidden
         rows, layout = hidden[self.stream], context.layout(self.stream)
-        check_unpacked(self.stream, layout, "a layer over preceding rows")
+        check_in_order(self.stream, layout, "a layer over preceding rows")
         if context.keeps("keys") or context.keeps("rows"):
             known, whole = context.recall((self.stream,), rows)
         else:
