@@ -40,7 +40,9 @@ class BottleneckAttention(MultiHeadAttention):
 
     def tensor_cuts(self) -> TensorCuts:
         usual = super().tensor_cuts()
-        read = (f"{name}.{n}" for name in ("shared", "shared_norm") for n, _ in self.get_submodule(name).named_parameters())
+        read = (
+            f"{name}.{n}" for name in ("shared", "shared_norm") for n, _ in self.get_submodule(name).named_parameters()
+        )
         return TensorCuts(
             usual.divided,
             columns={"query": 1, "key": 1, "value": 1},
@@ -86,8 +88,8 @@ class BottleneckLayer(nn.Module):
         block, size = LayerOptions(num_heads, **options), bottleneck_size
         if block.norm_place == "pre" or block.inner_size is not None:
             raise WorkbenchError(
-                f"norm_place = {block.norm_place}, inner_size = {block.inner_size} of a bottleneck layer; its norms stand "
-                "behind its maps, and its attention has the width bottleneck_size: leave both options out"
+                f"norm_place = {block.norm_place}, inner_size = {block.inner_size} of a bottleneck layer; its norms "
+                "stand behind its maps, and its attention has the width bottleneck_size: leave both options out"
             )
         self.stream = stream
         self.reads = self.changes = (stream,)

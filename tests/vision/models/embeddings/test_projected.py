@@ -8,7 +8,11 @@ from tests.contracts.cases import EmbeddingCase
 from vision.models.embeddings.projected import ProjectedEmbedding
 
 NOTHING = "it has no parameters"
-CASE = EmbeddingCase({"hidden_size": 8}, {"gradients": NOTHING, "frozen": NOTHING, "masked": "all of its rows are 0"}, content="input_ids")
+CASE = EmbeddingCase(
+    {"hidden_size": 8},
+    {"gradients": NOTHING, "frozen": NOTHING, "masked": "all of its rows are 0"},
+    content="input_ids",
+)
 
 
 def test_rows_are_zeros() -> None:
