@@ -16,7 +16,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.text_search import hard_negatives
 
-PAIRS = [
+PAIRS: list[dict[str, Any]] = [
     {"text": "the red house", "second": "a red house is old ."},
     {"text": "the blue boat", "second": "the boat is new ."},
     {"text": "the red house", "second": "it is lost ."},

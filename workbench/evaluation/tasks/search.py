@@ -109,8 +109,10 @@ def read_judgments(path: Path) -> Judgments:
         if not columns or (number == 1 and columns[0] == "query-id"):
             continue
         try:
-            query, *_, document, score = columns if len(columns) in (3, 4) else ()
+            query, *between, document, score = columns
             grade = int(score)
+            if len(between) > 1:
+                raise ValueError
         except ValueError:
             raise WorkbenchError(
                 f"{path}, line {number}: {line!r}; allowed: QUERY DOCUMENT GRADE, or QUERY 0 DOCUMENT GRADE, where "

@@ -44,7 +44,7 @@ def test_messages_are_turns_with_their_speakers(json_lines: Any, read: Any) -> N
 
 
 @pytest.mark.parametrize("more", [{"tool_calls": [{"id": "1"}]}, {"weight": 0}, {"name": "Ann"}])
-def test_what_messages_have_beside_their_texts_is_not_lost_silently(more: Any, json_lines: Any, read: Any) -> None:
+def test_messages_with_more_than_texts_are_refused(more: Any, json_lines: Any, read: Any) -> None:
     said = [{"role": "user", "content": "Where?", "tool_calls": [], "name": None}]
     assert len(read("text", json_lines("rows.jsonl", [{"messages": said}]))) == 1
     with pytest.raises(WorkbenchError, match=f"messages with {next(iter(more))} .*remove the others"):
