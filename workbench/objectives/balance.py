@@ -59,7 +59,9 @@ class BalanceHead(Head):
         size, read = len(inputs.targets["labels"]), inputs.read()
         if ROUTES not in read.taps:  # layers may be dropped, and a micro-batch may lack their stream
             labels = inputs.targets["labels"]
-            nothing = sum((rows[:0].float().sum() for rows in read.states.values()), torch.zeros((), device=labels.device))
+            nothing = sum(
+                (rows[:0].float().sum() for rows in read.states.values()), torch.zeros((), device=labels.device)
+            )
             return LossOutput(nothing, {name: (nothing.detach(), 0) for name in ("balance", "most", "least")})
         losses, most, least = [], [], []
         for load in read.taps[ROUTES].values():

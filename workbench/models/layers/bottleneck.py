@@ -40,7 +40,9 @@ class BottleneckAttention(MultiHeadAttention):
 
     def tensor_cuts(self) -> TensorCuts:
         usual = super().tensor_cuts()
-        read = (f"{name}.{n}" for name in ("shared", "shared_norm") for n, _ in self.get_submodule(name).named_parameters())
+        read = (
+            f"{name}.{n}" for name in ("shared", "shared_norm") for n, _ in self.get_submodule(name).named_parameters()
+        )
         return TensorCuts(
             usual.divided,
             columns={"query": 1, "key": 1, "value": 1},
