@@ -40,8 +40,8 @@ def rotary_of(config: FamilyConfig, base: float = 10_000.0) -> Spec:
     stated, before = config.get("rope_parameters") or {}, config.get("rope_scaling") or {}
     if stated and before and _plain(stated, before) != _plain(before, stated):
         raise WorkbenchError(
-            f"rope_parameters = {stated} and rope_scaling = {before} of the configuration differ; keep the one that the "
-            "weights were trained with"
+            f"rope_parameters = {stated} and rope_scaling = {before} of the configuration differ; keep the one that "
+            "the weights were trained with"
         )
     stated = stated or before
     rope = FamilyConfig({BEFORE: config.get(BEFORE) or config.get(LONGEST), **_set(stated)})

@@ -148,8 +148,8 @@ class Experts(nn.Module):
 def _products(rows: Tensor, weights: Tensor, ends: Tensor, expert: Tensor) -> Tensor:
     """Rows [rows, in] times the matrix of their expert [experts, out, in], the groups of which end at `ends`.
 
-    Where torch multiplies no groups (`GROUPED_ON`; in bfloat16, of widths that are no multiples of 8) every expert reads every row, since the host would have to wait for
-    the sizes of the groups.
+    Where torch multiplies no groups (`GROUPED_ON`; in bfloat16, of widths that are no multiples of 8) every expert
+    reads every row, since the host would have to wait for the sizes of the groups.
     """
     aligned = rows.dtype is torch.bfloat16 and not any(size % 8 for size in weights.shape[1:])
     if rows.device.type in GROUPED_ON or aligned:

@@ -57,6 +57,6 @@ class TrigramEmbedding(TokenEmbedding):
         """Only a CPU is asked: on another device the check would wait."""
         if rank.device.type == "cpu" and bool((follows & (rank[1:] > rank[:-1])).any()):
             raise WorkbenchError(
-                "the text is read from left to right (its rank rises), and the embedding trigram shows each row the next "
-                "token: use the embedding token, or a builder with visibility: bidirectional"
+                "the text is read from left to right (its rank rises), and the embedding trigram shows each row the "
+                "next token: use the embedding token, or a builder with visibility: bidirectional"
             )

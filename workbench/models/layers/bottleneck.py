@@ -88,8 +88,8 @@ class BottleneckLayer(nn.Module):
         block, size = LayerOptions(num_heads, **options), bottleneck_size
         if block.norm_place == "pre" or block.inner_size is not None:
             raise WorkbenchError(
-                f"norm_place = {block.norm_place}, inner_size = {block.inner_size} of a bottleneck layer; its norms stand "
-                "behind its maps, and its attention has the width bottleneck_size: leave both options out"
+                f"norm_place = {block.norm_place}, inner_size = {block.inner_size} of a bottleneck layer; its norms "
+                "stand behind its maps, and its attention has the width bottleneck_size: leave both options out"
             )
         self.stream = stream
         self.reads = self.changes = (stream,)

@@ -167,8 +167,8 @@ def check_in_order(stream: str, layout: Layout, what: str) -> None:
     """Check that each sequence is one text, read from left to right, for a layer without visibility.
 
     Raises:
-        WorkbenchError: several texts are packed into a sequence, rows are hidden from later ones, or are read from right
-            to left.
+        WorkbenchError: several texts are packed into a sequence, rows are hidden from later ones, or are read from
+            right to left.
     """
     if "doc" in layout.integers:
         raise WorkbenchError(
@@ -177,8 +177,8 @@ def check_in_order(stream: str, layout: Layout, what: str) -> None:
         )
     if hidden := [name for name in ("until", "branch", "anchor") if name in layout.integers]:
         raise WorkbenchError(
-            f"rows of {stream} are hidden from others ({', '.join(hidden)}), and {what} reads every row before its own; "
-            "leave out the component that writes these fields"
+            f"rows of {stream} are hidden from others ({', '.join(hidden)}), and {what} reads every row before its "
+            "own; leave out the component that writes these fields"
         )
     if "rank" in layout.integers and layout.kept(layout, "falling rank", lambda: _falls(layout)):
         raise WorkbenchError(
