@@ -142,7 +142,7 @@ def tasks() -> Pages:
         yield f"downstream/{family}.md", page
 
 
-ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others the part that is named."
+ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others what is named."
 NEAREST = (
     (
         "ImageBERT, 12-in-1, Pixel-BERT, Unified VLP",
@@ -156,7 +156,7 @@ NEAREST = (
     ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
     ("InfoWord", "`contrast`", "n-grams of a text as one side of a pair"),
-    ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams beside characters; two decoders of one encoder"),
+    ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams next to characters; two decoders of one encoder"),
     ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (
         "CoVe, context2vec, Skip-thought",

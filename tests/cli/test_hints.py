@@ -60,7 +60,7 @@ def test_a_key_of_train_and_of_a_task() -> None:
         ("openai-community/gpt2", "gpt-2"),
         ("facebook/bart-large", "bart"),
         ("google-t5/t5-small", "t5"),
-        ("microsoft/deberta-v3-base", None),
+        ("microsoft/deberta-v3-base", "deberta-v3"),
     ],
 )
 def test_a_model_of_the_hub_is_distinguished_from_a_recipe(name: str, recipe: str | None) -> None:

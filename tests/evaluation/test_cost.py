@@ -78,7 +78,7 @@ def test_the_command_prints_tables_and_writes_what_it_measured(
     assert written[0]["parameters"] == sum(each.numel() for each in workbench.load(runs[0]).torch.networks.parameters())
 
 
-def test_results_are_told_apart_by_corpus_options_and_control(
+def test_results_are_distinguished_by_corpus_options_and_control(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -181,11 +181,13 @@ def test_a_recomputation_keeps_no_further_loads() -> None:
 
 
 def test_the_outputs_of_experts_start_small_with_the_depth() -> None:
-    made = network(2, count=4, top=2)
-    before = [module.outer.clone() for module in made.modules() if isinstance(module, Experts)]
+    """Those of the shared expert too, which are in the same branch."""
+    made = network(2, count=4, top=2, shared=8)
+    experts = [module for module in made.modules() if isinstance(module, Experts)]
+    weights = [weight for each in experts for weight in (each.outer, each.shared.outer.weight)]  # type: ignore[union-attr]
+    before = [weight.clone() for weight in weights]
     scale_residuals(made.layers)
-    after = [module.outer for module in made.modules() if isinstance(module, Experts)]
-    for one, other in zip(before, after, strict=True):
+    for one, other in zip(before, weights, strict=True):
         torch.testing.assert_close(other, one / 2)  # four branches
 
 

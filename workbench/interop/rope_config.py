@@ -34,9 +34,16 @@ def rotary_of(config: FamilyConfig, base: float = 10_000.0) -> Spec:
         base: where the configuration states none.
 
     Raises:
-        WorkbenchError: a kind of rotary positions, or an option of one, that no layer here has.
+        WorkbenchError: a kind of rotary positions, or an option of one, that no layer here has; or two keys that
+            differ.
     """
-    stated = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    stated, before = config.get("rope_parameters") or {}, config.get("rope_scaling") or {}
+    if stated and before and _plain(stated, before) != _plain(before, stated):
+        raise WorkbenchError(
+            f"rope_parameters = {stated} and rope_scaling = {before} of the configuration differ; keep the one that "
+            "the weights were trained with"
+        )
+    stated = stated or before
     rope = FamilyConfig({BEFORE: config.get(BEFORE) or config.get(LONGEST), **_set(stated)})
     kind = rope.get("rope_type", rope.get("type", "default"))
     theta = float(rope.get("rope_theta", config.get("rope_theta", base)))
@@ -80,6 +87,12 @@ def rope_config(layer: Mapping[str, Any]) -> dict[str, Any]:
 
 def _set(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if value is not None}
+
+
+def _plain(options: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """The options under one spelling, without the base where the other key leaves it out."""
+    found = {"rope_type" if key == "type" else key: value for key, value in _set(options).items()}
+    return {key: value for key, value in found.items() if key != "rope_theta" or key in other}
 
 
 def _scale(rope: Mapping[str, Any], key: str) -> float:

@@ -316,9 +316,9 @@ class AttentionBlock(nn.Module):
         self.key_norm = options.norm_of(key_size or size) if pre else None
 
     @property
-    def added(self) -> Tensor:
+    def added(self) -> tuple[Tensor, ...]:
         """The weights of the map whose result is added to the rows."""
-        return self.attention.output.weight
+        return (self.attention.output.weight,)
 
     def forward(
         self,
@@ -366,10 +366,12 @@ class FeedForwardBlock(nn.Module):
         return self.network
 
     @property
-    def added(self) -> Tensor:
-        """The weights of the map whose result is added to the rows."""
-        outer = self.network.outer
-        return outer if isinstance(outer, Tensor) else outer.weight
+    def added(self) -> tuple[Tensor, ...]:
+        """The weights of the maps whose results are added to the rows."""
+        if isinstance(self.network, FeedForward):
+            return (self.network.outer.weight,)
+        shared = self.network.shared
+        return (self.network.outer,) if shared is None else (self.network.outer, shared.outer.weight)
 
     def forward(self, rows: Tensor, context: Context) -> Tensor:
         entered = self.residual.enter(rows)

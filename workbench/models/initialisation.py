@@ -61,17 +61,18 @@ def scale_residuals(layers: Iterable[nn.Module]) -> None:
     depth (GPT-2, section 2.3; Megatron-LM, arXiv:1909.08053, section 4).
 
     N counts the branches of all layers that change the same streams: two of each `self` layer. A branch is a module
-    with a property `added`: the weights of the map whose output is added. One that several layers share is scaled once.
+    with a property `added`: the weights of the maps whose outputs are added. One that several layers share is scaled
+    once.
     """
-    branches: dict[tuple[str, ...], list[Tensor]] = {}
+    branches: dict[tuple[str, ...], list[tuple[Tensor, ...]]] = {}
     for layer in layers:
         found = branches.setdefault(tuple(getattr(layer, "changes", ())), [])
         found += [
-            weight for module in layer.modules() for weight in [getattr(module, "added", None)] if weight is not None
+            weights for module in layer.modules() for weights in [getattr(module, "added", None)] if weights is not None
         ]
     scaled: set[int] = set()
-    for weights in branches.values():
-        for weight in weights:
+    for each in branches.values():
+        for weight in (weight for weights in each for weight in weights):
             if id(weight) not in scaled:
-                weight.mul_(len(weights) ** -0.5)
+                weight.mul_(len(each) ** -0.5)
                 scaled.add(id(weight))

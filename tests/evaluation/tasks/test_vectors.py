@@ -16,7 +16,7 @@ from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.search_options import VectorsScoring
 from workbench.evaluation.task_panels import near_words
-from workbench.evaluation.tasks.vectors import WordVectors, read_analogies
+from workbench.evaluation.tasks.vectors import WordSimilarity, read_analogies
 from workbench.recipe.trees import recipe_from_dict
 from workbench.report.run import load_run
 from workbench.runs.loaded_run import load
@@ -44,7 +44,7 @@ CASE = EvaluationCase(excused={"states": "it reads the embedding alone"}, world=
 
 
 def scored(run: Path, folder: Path, **options: object) -> Result:
-    return evaluate(WordVectors(), VectorsScoring(run=run, corpus=pairs(folder), **options), show=False)  # type: ignore
+    return evaluate(WordSimilarity(), VectorsScoring(run=run, corpus=pairs(folder), **options), show=False)  # type: ignore
 
 
 def table(run: Path) -> tuple[torch.Tensor, dict[str, int]]:
@@ -85,10 +85,10 @@ def test_similarity_and_analogies_are_those_of_the_table(pretrained: Path, tmp_p
 def test_what_has_no_vectors_or_ratings_is_refused(pretrained: Path, tmp_path: Path) -> None:
     plain = prepare(tmp_path, "plain", [{"text": "red", "labels": {"rating": 1}}])
     with pytest.raises(WorkbenchError, match="has no pairs of words"):
-        evaluate(WordVectors(), VectorsScoring(run=pretrained, corpus=plain))
+        evaluate(WordSimilarity(), VectorsScoring(run=pretrained, corpus=plain))
     named = prepare(tmp_path, "named", [{"text": "red", "second": "blue", "labels": {"rating": "high"}}])
     with pytest.raises(WorkbenchError, match="rating = 'high'; allowed: a number"):
-        evaluate(WordVectors(), VectorsScoring(run=pretrained, corpus=named))
+        evaluate(WordSimilarity(), VectorsScoring(run=pretrained, corpus=named))
     (tmp_path / "three.txt").write_text("red green house\n")
     for path, message in [("three.txt", "line 1: .*allowed: four words"), ("none.txt", "cannot be read")]:
         with pytest.raises(WorkbenchError, match=message):

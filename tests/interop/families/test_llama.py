@@ -155,3 +155,25 @@ def test_a_folder_says_its_positions(tmp_path: Path) -> None:
     config = json.loads((tmp_path / "ours" / "config.json").read_text())
     assert config["max_position_embeddings"] == 32
     assert config["rope_parameters"]["original_max_position_embeddings"] == 8
+
+
+@pytest.mark.parametrize(
+    ("family", "theirs"),
+    [
+        ("llama", transformers.LlamaConfig),
+        ("mixtral", transformers.MixtralConfig),
+        ("eurobert", transformers.EuroBertConfig),
+    ],
+)
+def test_an_omitted_epsilon_is_the_library_s(family: str, theirs: Any) -> None:
+    stated = FamilyConfig({key: value for key, value in CONFIG.items() if key != "rms_norm_eps"})
+    network = make_family(family).network(stated)
+    assert {layer["norm_eps"] for layer in network.layers} == {theirs().rms_norm_eps}
+
+
+def test_two_keys_of_rotary_positions_must_agree() -> None:
+    rope = {"rope_type": "linear", "factor": 2.0}
+    config = {**CONFIG, "rope_theta": 1e4, "rope_scaling": {"type": "linear", "factor": 2.0}}
+    make_family("llama").network(FamilyConfig({**config, "rope_parameters": {**rope, "rope_theta": 1e4}}))
+    with pytest.raises(WorkbenchError, match="of the configuration differ"):
+        make_family("llama").network(FamilyConfig({**config, "rope_parameters": {**rope, "factor": 4.0}}))

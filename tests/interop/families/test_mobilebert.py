@@ -45,3 +45,8 @@ def test_states_and_pooled_output_are_equal() -> None:
 def test_another_variant_is_refused() -> None:
     with pytest.raises(WorkbenchError, match="'normalization_type': 'layer_norm'"):
         Mobilebert().network(FamilyConfig({**CONFIG, "normalization_type": "layer_norm"}))
+
+
+def test_an_omitted_activation_is_the_library_s() -> None:
+    stated = FamilyConfig({key: value for key, value in CONFIG.items() if key != "hidden_act"})
+    assert Mobilebert().network(stated).layers[0]["activation"] == MobileBertConfig().hidden_act == "relu"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from tests.contracts.cases import EmbeddingCase
+from workbench.models.embeddings.delta_token import DeltaTokenEmbedding
+from workbench.models.initialisation import initialise
 from workbench.models.networks import build_networks
 from workbench.recipe.reading import load_recipe
 
@@ -24,3 +26,11 @@ def test_no_gradient_flows_to_the_other_network_s_table() -> None:
     assert text.token.weight.grad is None
     assert text.delta.weight.grad[3].eq(2).all()
     assert text.delta.weight.grad[7].eq(1).all()
+
+
+def test_the_first_table_is_drawn_as_others_are() -> None:
+    torch.manual_seed(0)
+    made = DeltaTokenEmbedding(16, 500, max_positions=None)
+    initialise(made, 0.02)
+    assert abs(float(made.token.weight.std()) - 0.02) < 0.002
+    assert not made.token.weight.requires_grad

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -87,3 +88,11 @@ def test_a_layer_whose_matrices_do_not_fit_is_refused() -> None:
         MultiHeadAttention(16, options, key_size=16)
     with pytest.raises(WorkbenchError, match="fewer than max_distance"):
         DisentangledBias(HEADS, SIZE, max_distance=8, num_buckets=8)
+
+
+@pytest.mark.parametrize("options", [{"qk_norm": True}, {"rotary": 100.0}])
+@pytest.mark.parametrize("own_maps", [True, False])
+def test_queries_and_keys_that_positions_do_not_follow_are_refused(options: dict[str, Any], own_maps: bool) -> None:
+    bias = {"score_bias": "disentangled", "own_maps": own_maps}
+    with pytest.raises(WorkbenchError, match="leave out qk_norm and rotary"):
+        MultiHeadAttention(16, LayerOptions(2, score_bias=bias, **options))

@@ -45,7 +45,7 @@ class Pair(NamedTuple):
     gold: float
 
 
-class WordVectors(DownstreamTask[Tuning, VectorsScoring]):
+class WordSimilarity(DownstreamTask[Tuning, VectorsScoring]):
     """Similarity of words, and analogies; any network with an embedding of tokens has vectors for it."""
 
     scoring = VectorsScoring

@@ -17,6 +17,7 @@ class Eurobert(Llama):
 
     model_type = "eurobert"
     library = "EuroBert"
+    eps = 1e-5
     of_head: ClassVar[str] = "ForMaskedLM"
 
     def heads(self, config: FamilyConfig) -> dict[str, Spec]:

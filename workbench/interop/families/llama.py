@@ -29,7 +29,7 @@ class Llama(CheckpointFamily):
 
     Attributes:
         model_type, library: the names of its configuration and of its classes.
-        base: of rotary positions, where the configuration states none.
+        base, eps: of rotary positions and of norms, where the configuration states none.
         tied: whether words are predicted by their table, where the configuration does not say so.
     """
 
@@ -37,6 +37,7 @@ class Llama(CheckpointFamily):
     model_type: ClassVar[str] = "llama"
     library: ClassVar[str] = "Llama"
     base: ClassVar[float] = 10_000.0
+    eps: ClassVar[float] = 1e-6
     tied: ClassVar[bool] = False
 
     def recognises(self, config: Mapping[str, Any], names: Collection[str]) -> bool:
@@ -46,7 +47,7 @@ class Llama(CheckpointFamily):
         return FamilyConfig({TIED: self.tied, **config})
 
     def network(self, config: FamilyConfig) -> NetworkSpec:
-        eps = float(config.get("rms_norm_eps", 1e-6))
+        eps = float(config.get("rms_norm_eps", self.eps))
         text = {
             "embedding": "token",
             "hidden_size": config["hidden_size"],

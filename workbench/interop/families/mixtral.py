@@ -17,6 +17,7 @@ class Mixtral(Mistral):
     model_type = "mixtral"
     library = "Mixtral"
     base = 1_000_000.0
+    eps = 1e-5
 
     def layer(self, config: FamilyConfig, eps: float) -> Spec:
         experts = {"count": config.get("num_local_experts", 8), "top": config.get("num_experts_per_tok", 2)}

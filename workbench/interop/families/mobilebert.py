@@ -50,6 +50,7 @@ class Mobilebert(CheckpointFamily):
         found = {name: config.get(name, value) for name, value in FIXED.items()}
         if found != FIXED:
             raise WorkbenchError(f"{found}; supported: {FIXED}, as the published checkpoints have them")
+        config = FamilyConfig({"hidden_act": "relu", **config})
         drop = config.get("hidden_dropout_prob", 0.0)
         text = {
             **bert_config.text_stream(config),

@@ -15,6 +15,8 @@ from workbench.interop.family import FamilyConfig
 from workbench.interop.network_description import ModelDescription
 
 UNSCALED = {"scale_decoder_outputs": False}
+GATED = {"feed_forward_proj": "gated-gelu"}
+"""The activation of a configuration that states none."""
 
 
 class Mt5(T5):
@@ -26,4 +28,4 @@ class Mt5(T5):
         return {**super().config(described), **UNSCALED}
 
     def completed(self, config: FamilyConfig, state: Mapping[str, Tensor]) -> FamilyConfig:
-        return super().completed(FamilyConfig({**config, **UNSCALED}), state)
+        return super().completed(FamilyConfig({**GATED, **config, **UNSCALED}), state)

@@ -17,7 +17,7 @@ from workbench.models.embeddings.token import TokenEmbedding
 
 class DeltaTokenEmbedding(TokenEmbedding):
     """Token embedding of DeBERTa v3 (arXiv:2111.09543, section 3.2.2): the table of another network, to which no
-    gradient flows, and a table of differences that begins at 0. Without a `tie` the first table stays as it is.
+    gradient flows, and a table of differences that begins at 0. Without a `tie` the first table stays as it was drawn.
 
     Args:
         vocab_size: rows of both tables (given: the tokenizer's size).
@@ -43,7 +43,8 @@ class DeltaTokenEmbedding(TokenEmbedding):
         self.delta = nn.Embedding(vocab_size, hidden_size)
 
     def initialise(self, scale: float) -> None:
-        super().initialise(scale)
+        super().initialise(scale)  # which leaves out a table that is not trained
+        nn.init.normal_(self.token.weight, std=scale)
         nn.init.zeros_(self.delta.weight)
 
     def words(self, fields: dict[str, Tensor]) -> Tensor:

@@ -58,6 +58,5 @@ class TrigramEmbedding(TokenEmbedding):
         if rank.device.type == "cpu" and bool((follows & (rank[1:] > rank[:-1])).any()):
             raise WorkbenchError(
                 "the text is read from left to right (its rank rises), and the embedding trigram shows each row the "
-                "next "
-                "token: use the embedding token, or a builder with visibility: bidirectional"
+                "next token: use the embedding token, or a builder with visibility: bidirectional"
             )

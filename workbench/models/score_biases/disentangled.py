@@ -98,8 +98,15 @@ class DisentangledBias(ScoreBias):
         """Check that positions can go through the layer's matrices.
 
         Raises:
-            WorkbenchError: its queries and keys are of two streams, of another width, or with fewer heads of keys.
+            WorkbenchError: its queries and keys are of two streams, of another width, or with fewer heads of keys; or
+                they are normed or turned, which positions are not.
         """
+        normed = not isinstance(getattr(attention, "query_norm", nn.Identity()), nn.Identity)
+        if normed or getattr(attention, "rotary", None) is not None:
+            raise WorkbenchError(
+                "the score bias disentangled multiplies queries and keys with positions that are neither normed nor "
+                "turned: leave out qk_norm and rotary"
+            )
         width, maps = self.positions.table.embedding_dim, getattr(attention, "qkv", None)
         if not self.own_maps and (maps is None or (maps.in_features, maps.out_features) != (width, 3 * width)):
             raise WorkbenchError(
