@@ -177,6 +177,7 @@ class Finetune(TypedDict, total=False):
 
 class Evaluate(TypedDict, total=False):
     alongside: Places | None
+    analogies: Place | None
     batch_size: int
     beams: int
     candidates: Any
