@@ -134,7 +134,7 @@ def their_logits(folder: Path, kind: str, inputs: dict[str, Tensor]) -> Tensor:
     model = getattr(transformers, f"AutoModelFor{KINDS[kind][0]}").from_pretrained(folder).eval()
     accepted = (
         inputs
-        if model.config.model_type in ("bert", "ernie", "albert", "electra", "deberta-v2")
+        if model.config.model_type in ("bert", "ernie", "albert", "electra", "deberta-v2", "mobilebert")
         else {name: field for name, field in inputs.items() if name != "token_type_ids"}
     )
     if kind == "multiple_choice":
