@@ -275,16 +275,20 @@ class MultiHeadAttention(CutModule, nn.Module):
         """Queries [rows_q, num_heads, head_size], and keys and values [rows_k, kv_heads, head_size], before norms and
         rotary positions: a hook for attention with other projections. `key_rows` are None where they are the same."""
         inner, each = self.num_heads * self.head_size, self.kv_heads * self.head_size
-        if not hasattr(self, "qkv"):
-            q, kv = self.query(query_rows), self.key_value(query_rows if key_rows is None else key_rows)
-        elif key_rows is None:
-            q, kv = self.qkv(query_rows).split([inner, 2 * each], -1)
-        else:
+        if hasattr(self, "qkv") and key_rows is None:
+            parts = self.qkv(query_rows).split([inner, each, each], -1)  # at once: its gradient is one concatenation
+        elif hasattr(self, "qkv"):
             q_weight, kv_weight = self.qkv.weight.tensor_split([inner])
             q_bias, kv_bias = (None, None) if self.qkv.bias is None else self.qkv.bias.tensor_split([inner])
-            q, kv = F.linear(query_rows, q_weight, q_bias), F.linear(key_rows, kv_weight, kv_bias)
-        k, v = kv.chunk(2, -1)
-        return q.unflatten(-1, (-1, self.head_size)), *(part.unflatten(-1, (-1, self.head_size)) for part in (k, v))
+            q, kv = F.linear(query_rows, q_weight, q_bias), F.linear(key_rows, kv_weight, kv_bias)  # type: ignore[arg-type]
+            parts = (q, *kv.chunk(2, -1))
+        else:
+            parts = (
+                self.query(query_rows),
+                *self.key_value(query_rows if key_rows is None else key_rows).chunk(2, -1),
+            )
+        q, k, v = (part.unflatten(-1, (-1, self.head_size)) for part in parts)
+        return q, k, v
 
 
 class AttentionBlock(nn.Module):

@@ -129,7 +129,8 @@ def turns(positions: Tensor, size: int, dtype: torch.dtype, rotary: Rotary, leng
     """The rotary factors of heads of an even `size` in rows at these positions [rows], the same in all layers: the
     cosines of the angles, and their sines, negative in the first half, each [rows, 1, size]."""
     angles = positions.float()[:, None, None] * rotary.frequencies(size, positions.device, lengths)
-    cos, sin = ((part * rotary.factor).to(dtype) for part in (angles.cos(), angles.sin()))
+    parts = [angles.cos(), angles.sin()]
+    cos, sin = (part.to(dtype) if rotary.factor == 1.0 else (part * rotary.factor).to(dtype) for part in parts)
     return torch.cat([cos, cos], -1), torch.cat([-sin, sin], -1)
 
 
