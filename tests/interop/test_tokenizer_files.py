@@ -16,6 +16,7 @@ from tests.loaded_runs import encode_texts
 from workbench.cli.export import export
 from workbench.interop.checkpoint_reader import make_family
 from workbench.interop.checkpoint_writer import exported_weights, write_checkpoint_folder
+from workbench.interop.family import CheckpointFamily
 from workbench.interop.run_or_checkpoint import load
 from workbench.text.tokenizer import ROLES, Tokenizer, train_tokenizer
 from workbench.text.tokenizer_training import Kind
@@ -35,20 +36,29 @@ def words(kind: Kind) -> Tokenizer:
 
 def there_and_out(name: str, kind: Kind, tmp_path: Path) -> Path:
     """A checkpoint of the family with a bare tokenizer, opened and written by the command."""
-    checkpoint_family, config, network = made(name, vocab_size=words(kind).vocab_size + SENTINELS)
+    marks = make_family(cases_of("family")[name].part).marks.values()
+    tokenizer = words(kind).with_tokens([*marks])
+    checkpoint_family, config, network = made(name, vocab_size=tokenizer.vocab_size + SENTINELS)
     part = cases_of("family")[name].part
     write_checkpoint_folder(
         tmp_path / "in", exported_weights(part, network, checkpoint_family.network(config), torch.nn.ModuleDict(), {})
     )
-    words(kind).save(tmp_path / "in" / "tokenizer.json")
+    tokenizer.save(tmp_path / "in" / "tokenizer.json")
     export(tmp_path / "in", tmp_path / "out", part)
     return tmp_path / "out"
 
 
 @over("family", "text")
 def test_the_library_reads_the_same_ids(name: str, tmp_path: Path) -> None:
-    resumes = make_family(cases_of("family")[name].part).resumes
-    check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece", resumes)
+    family = make_family(cases_of("family")[name].part)
+    check_ids(there_and_out(name, "wordpiece", tmp_path), "wordpiece", family)
+
+
+def test_a_class_that_splits_texts_in_its_own_way_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    there_and_out("qwen3", "wordpiece", tmp_path / "named")
+    assert "Qwen2Tokenizer" not in caplog.text
+    there_and_out("qwen2", "wordpiece", tmp_path)
+    assert "AutoTokenizer reads this folder with Qwen2Tokenizer" in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
@@ -57,16 +67,18 @@ def test_of_every_kind_of_tokenizer(name: str, kind: Kind, tmp_path: Path) -> No
     check_ids(there_and_out(name, kind, tmp_path), kind)
 
 
-def check_ids(folder: Path, kind: Kind, resumes: bool = True) -> None:
+def check_ids(folder: Path, kind: Kind, family: CheckpointFamily | None = None) -> None:
     """Those of the library, its special tokens, its segments and its greatest length are ours. Of a family that is
-    none of the library's, by the class that the folder names."""
+    none of the library's, or for which it insists on a class, by the class that the folder names."""
     loaded = load(folder)
     ours, frame = loaded.tokenizer, loaded.tasks["text"].builder.frame
     assert ours is not None
-    assert ours.identity == words(kind).identity
-    known = "model_type" in json.loads((folder / "config.json").read_text())
+    marks = [] if family is None else family.marks.values()
+    assert ours.identity == words(kind).with_tokens([*marks]).identity
+    named = family is not None and family.tokenizer_class
+    known = not named and "model_type" in json.loads((folder / "config.json").read_text())
     theirs = (transformers.AutoTokenizer if known else transformers.PreTrainedTokenizerFast).from_pretrained(folder)
-    causal = frame.visibility == "causal" and resumes
+    causal = frame.visibility == "causal" and (family is None or family.resumes)
     for text in TEXTS:
         ids = ours.encode(text).ids.tolist()
         assert theirs(text, add_special_tokens=False)["input_ids"] == ids

@@ -41,7 +41,8 @@ class ShowCommands(Commands):
 
     def run(self, arguments: list[str], called: str) -> None:
         if arguments and arguments[0] in self.entries:
-            if arguments[1:] and not arguments[1].startswith("-") and url_of(arguments[1]) is None:
+            plain = not any(argument.startswith("-") for argument in arguments)  # options are checked first
+            if arguments[1:] and plain and url_of(arguments[1]) is None:
                 check_place(Path(arguments[1]))  # before the figure is imported, which takes seconds
             super().run(arguments, called)
             return

@@ -27,7 +27,7 @@ from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.interop.sentence_modules import WITH, vector_layers, write_modules
 from workbench.interop.task_heads import HEADS, has_head, task_head, with_head
-from workbench.interop.tokenizer_files import frame_of, with_special_ids, write_tokenizer
+from workbench.interop.tokenizer_files import frame_of, warn_of_class, with_special_ids, write_tokenizer
 from workbench.interop.weight_sources import family_files
 from workbench.models.adaptation import merge
 from workbench.models.network import Network
@@ -231,6 +231,7 @@ def export(
     described = checkpoint_family.network(FamilyConfig(made.config))
     if tokenizer is not None:
         write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
+        warn_of_class(checkpoint_family.tokenizer_class, tokenizer)
     for name in (IMAGES, *SENTENCES, ONNX):  # of an earlier export
         (folder / name).unlink(missing_ok=True)
     if layers is not None:

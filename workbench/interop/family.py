@@ -88,6 +88,7 @@ class CheckpointFamily:
         counts_padding: whether their code counts positions from the id of the padding, so that this id is the family's
             own, whatever the tokenizer.
         resumes: whether a text that it reads from left to right is continued, so that its tokenizer adds no end token.
+        tokenizer_class: with which the library's AutoTokenizer reads its folders, whatever class they name.
         corpus: the corpus of further training, as its recipe names it below `vars.data`.
         supplied: options of streams' embeddings that are files of the user's, for a recipe.
         marks: keys of its configuration with the id of a token that stands for rows of another stream, and the names of
@@ -100,6 +101,7 @@ class CheckpointFamily:
     free: ClassVar[frozenset[str]] = DROPOUT
     counts_padding: ClassVar[bool] = False
     resumes: ClassVar[bool] = True
+    tokenizer_class: ClassVar[str] = ""
     corpus: ClassVar[str] = "text"
     supplied: ClassVar[Mapping[str, Spec]] = {}
     marks: ClassVar[Mapping[str, str]] = {}

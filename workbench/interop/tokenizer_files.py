@@ -62,6 +62,22 @@ def write_tokenizer(
     write_text(folder / ROLES_FILE, json.dumps(roles, ensure_ascii=False, indent=2))
 
 
+def warn_of_class(name: str, tokenizer: Tokenizer) -> None:
+    """Warn where AutoTokenizer reads a folder with a class that splits texts by rules of its own, not by the file's.
+
+    Args:
+        name: that of the class (`CheckpointFamily.tokenizer_class`), or "".
+    """
+    if not name:
+        return
+    rules = json.loads(tokenizer.backend.to_str())
+    if rules["model"]["type"] != "BPE" or (rules["normalizer"] or {}).get("type") != "NFC":
+        logger.warning(
+            "AutoTokenizer reads this folder with %s, which does not split texts as this tokenizer does; open it with %s",
+            *(name, PLAIN),
+        )
+
+
 def frame_of(loaded: LoadedRun, network: str) -> Frame | None:
     """The special tokens around the texts of the first task that trains a network, or else of any."""
     tasks = sorted(loaded.tasks.values(), key=lambda task: all(o.network != network for o in task.objectives))

@@ -20,6 +20,7 @@ class Qwen2(Llama):
 
     model_type = "qwen2"
     library = "Qwen2"
+    tokenizer_class = "Qwen2Tokenizer"
 
     def layer(self, config: FamilyConfig, eps: float) -> Spec:
         return {**super().layer(config, eps), "bias": False, "attention_bias": False, "qkv_bias": True}

@@ -14,6 +14,7 @@ class Qwen3(Qwen2):
 
     model_type = "qwen3"
     library = "Qwen3"
+    tokenizer_class = ""
 
     def layer(self, config: FamilyConfig, eps: float) -> Spec:
         return {**Llama.layer(self, config, eps), "bias": False, "qk_norm": True}

@@ -21,6 +21,7 @@ class Smollm3(Qwen2):
 
     model_type = "smollm3"
     library = "SmolLM3"
+    tokenizer_class = ""
     base = 2_000_000.0
     tied = True
 

@@ -40,11 +40,11 @@ class DeltaTokenEmbedding(TokenEmbedding):
     ) -> None:
         super().__init__(hidden_size, vocab_size, max_positions, token_types, dropout, norm_eps=norm_eps)
         self.token.weight.requires_grad_(False)  # this network never trains it; a tie replaces it
+        nn.init.normal_(self.token.weight, std=0.02)
         self.delta = nn.Embedding(vocab_size, hidden_size)
 
     def initialise(self, scale: float) -> None:
         super().initialise(scale)  # which leaves out a table that is not trained
-        nn.init.normal_(self.token.weight, std=scale)
         nn.init.zeros_(self.delta.weight)
 
     def words(self, fields: dict[str, Tensor]) -> Tensor:

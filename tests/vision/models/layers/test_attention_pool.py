@@ -66,7 +66,7 @@ def test_a_feed_forward_network_may_follow() -> None:
         Context(streams(query=[1, 1], image=[4, 1])),
     )
     found = layer(hidden, context)["query"]
-    block, layer.feed_forward = layer.feed_forward, torch.nn.Identity()
+    block, layer.feed_forward = layer.feed_forward, None
     pooled = layer(hidden, context)["query"]
     inner = torch.nn.functional.layer_norm(pooled, (SIZE,), *block.residual.norm.parameters(), eps=1e-6)
     inner = torch.nn.functional.gelu(block.network.inner(inner), approximate="tanh")
