@@ -73,7 +73,7 @@ def warn_of_class(name: str, tokenizer: Tokenizer) -> None:
     rules = json.loads(tokenizer.backend.to_str())
     if rules["model"]["type"] != "BPE" or (rules["normalizer"] or {}).get("type") != "NFC":
         logger.warning(
-            "AutoTokenizer reads this folder with %s, which does not split texts as this tokenizer does; open it with %s",
+            "AutoTokenizer reads this folder with %s, which splits texts in another way; open it with %s",
             *(name, PLAIN),
         )
 
