@@ -2,7 +2,7 @@
 # make test    install if needed, run the gate: the tests of every change
 # make test-docs, test-gpu, test-systems, test-scale, test-slow    run the other tests: all pages of the documentation, the
 #     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long; SHARE=4
-#     runs every fourth case of each file
+#     runs every fourth case
 # make test-all    run all tests
 # make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--budget", type=float, default=0.0, help="seconds of processor time that a case may take")
-    parser.addoption("--share", type=int, default=1, help="run every so many-th case of each file, from the first on")
+    parser.addoption("--share", type=int, default=1, help="run every so many-th case, from the first on")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -32,9 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what is not in the share, of the cases that marks and names have chosen."""
     if (share := config.getoption("--share")) > 1:
-        files = [[*cases] for _, cases in groupby(items, lambda item: item.path)]
-        config.hook.pytest_deselected(items=[case for cases in files for n, case in enumerate(cases) if n % share])
-        items[:] = [case for cases in files for case in cases[::share]]
+        config.hook.pytest_deselected(items=[case for n, case in enumerate(items) if n % share])
+        items[:] = items[::share]
 
 
 @pytest.fixture(scope="session", autouse=True)
