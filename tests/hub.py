@@ -15,12 +15,13 @@ import pytest
 
 
 class Hub:
-    """What the hub was asked for: repositories that were made, and the files of commits. `status` is its answer."""
+    """What the hub was asked for: repositories that were made, and the files of commits. `status` is its answer, and
+    `private` whether only some may see the repository."""
 
     def __init__(self) -> None:
         self.made: list[dict[str, Any]] = []
         self.files: dict[str, bytes] = {}
-        self.status = 200
+        self.status, self.private = 200, True
 
     def answer(self, path: str, body: bytes) -> dict[str, Any]:
         if path.endswith("/repos/create"):
@@ -37,6 +38,8 @@ class Hub:
                 if line["key"] == "file":
                     self.files[line["value"]["path"]] = base64.b64decode(line["value"]["content"])
             return {"commitUrl": "https://huggingface.co/somebody/model/commit/1", "commitOid": "1" * 40}
+        if path.startswith("/api/models/"):
+            return {"id": "somebody/model", "private": self.private}
         return {}
 
 

@@ -43,6 +43,13 @@ def test_the_files_of_an_export_arrive_and_no_others(
     assert "uploaded to" in capsys.readouterr().out
 
 
+def test_what_should_be_private_is_not_sent_to_a_public_place(hub: Hub, folder: Path) -> None:
+    hub.private = False
+    with pytest.raises(WorkbenchError, match="somebody/model is there and is public"):
+        call_from_python(push, folder=folder, name="somebody/model", private=True)
+    assert hub.files == {}
+
+
 def test_who_may_not_write_and_what_is_no_export_learn_it(hub: Hub, folder: Path, tmp_path: Path) -> None:
     for status, error, message in ((403, WorkbenchError, "refuses somebody/model"), (500, MachineError, "try again")):
         hub.status = status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,28 @@ def test_a_stage_that_fails_is_named_and_those_before_it_are_kept(file: Path) ->
     assert [*kept(file)] == ["first"]
 
 
+def test_what_cannot_be_measured_is_refused_before_the_first_stage(file: Path) -> None:
+    spec = yaml.safe_load(file.read_text())
+    for change, message in (
+        ({"corpus": "corpora/none"}, "there is no corpus corpora/none, and no stage writes it"),
+        ({"task": "classfy"}, "unknown task 'classfy'"),
+        ({"options": {"limits": 3}}, "unknown option 'limits'"),
+        ({"task": "mine:Mine"}, "trust"),
+    ):
+        other = {**spec, "after_each": [spec["after_each"][0] | change]}
+        file.write_text(yaml.safe_dump(other, sort_keys=False))
+        with pytest.raises(WorkbenchError, match=message):
+            Chain(file).run(lambda words: pytest.fail("a stage is run"))
+
+
+def test_another_run_in_the_place_of_a_finished_one_is_refused(file: Path) -> None:
+    chain(file)
+    shutil.rmtree("runs/first")
+    shutil.copytree("runs/second", "runs/first")
+    with pytest.raises(WorkbenchError, match="the stage 'first' was finished, and runs/first is another run now"):
+        chain(file)
+
+
 def test_what_has_changed_is_refused(file: Path) -> None:
     Chain(file).run(lambda words: None)  # nothing is written, so nothing is measured
     record = file.with_name("chain.chain.json")
@@ -80,8 +103,8 @@ def test_what_has_changed_is_refused(file: Path) -> None:
         Chain(file)
     spec = yaml.safe_load(file.read_text())
     changes: dict[str, Callable[[dict[str, Any]], Any]] = {
-        "was finished as `pretrain .*`, and the chain says `pretrain other`": lambda s: s["stages"].update(
-            first="pretrain other"
+        "was finished as `pretrain .*`, and the chain says `pretrain other -o x`": lambda s: s["stages"].update(
+            first="pretrain other -o x"
         ),
         "unknown command 'train'": lambda s: s["stages"].update(more="train x"),
         "unknown stage 'nine'": lambda s: s["after_each"][0].update(until="nine"),
@@ -95,6 +118,12 @@ def test_what_has_changed_is_refused(file: Path) -> None:
         with pytest.raises(WorkbenchError, match=message):
             Chain(file)
     file.write_text(yaml.safe_dump(spec, sort_keys=False))
+    record.unlink()
+    unsaid = json.loads(json.dumps(spec))
+    unsaid["stages"]["first"] = unsaid["stages"]["first"].partition(" --output")[0]
+    file.write_text(yaml.safe_dump(unsaid, sort_keys=False))
+    with pytest.raises(WorkbenchError, match="the stage 'first' is measured, so it needs a place"):
+        Chain(file)
     record.write_text("{")
     with pytest.raises(WorkbenchError, match="is no record of a chain; put it back, or remove it"):
         Chain(file)

@@ -14,6 +14,7 @@ from workbench.cli.prune import prune
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis import removal
 from workbench.evaluation.analysis.removal import Importance, importances, kept_parts
 from workbench.evaluation.finetuning.finetuning import fine_tune
 from workbench.evaluation.scoring.evaluation import evaluate
@@ -112,6 +113,19 @@ def test_it_is_a_run_like_any_other(run: Path, corpus: str, tmp_path: Path) -> N
     assert pretrain(load(made).recipe, made) == made  # it has taken its steps
 
 
+def test_a_full_disk_leaves_nothing(run: Path, corpus: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: Any, **more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(removal.Checkpoints, "start", full)
+        with pytest.raises(OSError, match="No space"):
+            smaller(run, corpus, tmp_path / "made", heads=0.5)
+    assert not (tmp_path / "made").exists()
+    smaller(run, corpus, tmp_path / "made", heads=0.5)
+    assert [path.name for path in tmp_path.iterdir()] == ["made"]
+
+
 def test_what_cannot_be_removed_is_refused(run: Path, corpus: str, texts: Path, tmp_path: Path) -> None:
     for options, words in (
         ({}, "nothing is to be removed"),
@@ -123,6 +137,12 @@ def test_what_cannot_be_removed_is_refused(run: Path, corpus: str, texts: Path, 
             smaller(run, corpus, tmp_path / "none", **options)
     with pytest.raises(WorkbenchError, match="exists; choose a new folder"):
         smaller(run, corpus, tmp_path, heads=0.5)
+    made = smaller(run, corpus, tmp_path / "made", heads=0.5)
+    written = (made / "data.json").read_bytes()
+    smaller(run, corpus, made, heads=0.5)  # as a chain calls it again that was killed before it noted the end
+    assert (made / "data.json").read_bytes() == written
+    with pytest.raises(WorkbenchError, match="exists; choose a new folder"):
+        smaller(run, corpus, made, rows=0.5)
     tree = recipe_tree(texts, {**network(8), "poolers": ["text"]}, [{"objective": "mlm"}])
     tree["model"]["layers"][0] |= {"repeat": 2, "share": "all"}
     shared = pretrain(recipe_from_dict(tree), tmp_path / "shared")

@@ -22,6 +22,7 @@ from workbench.objectives.mlm import Mlm
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import dump_recipe, recipe_from_dict
 from workbench.runs.loaded_run import load
+from workbench.text.tokenizer import Tokenizer, train_tokenizer
 from workbench.training.pretrain import pretrain
 
 ROWS = [{"text": f"the red house is number {n}", "labels": {"hour": "ab"[n % 2]}} for n in range(16)]
@@ -162,3 +163,22 @@ def test_a_fine_tuning_learns_the_labels_and_what_its_teachers_say(
     assert evaluate(Classification(), ClassifyScoring(run=run, corpus=corpus)).counts
     with pytest.raises(WorkbenchError, match=r"it has no objective classify \(it has mlm\)"):
         tuned("none", teacher=[str(pretrained)])
+
+
+def test_a_teacher_of_other_tokens_is_refused_and_one_of_the_same_classes_in_another_order_is_not(
+    pretrained: Path, texts: Path, corpus: str, tmp_path: Path
+) -> None:
+    def tuned(run: Path, name: str, **options: Any) -> Path:
+        options |= {"label": "hour", "output": str(tmp_path / name), "epochs": 1.0, "batch_size": 8}
+        return fine_tune(Classification(), ClassifyTuning(run=run, corpus=corpus, **options))
+
+    tree = tree_of(texts, corpus, POOLED, [{"objective": "mlm"}])
+    Tokenizer(train_tokenizer(["the red house"], "wordpiece", 40)).save(tmp_path / "few.json")
+    few = pretrain(recipe_from_dict({**tree, "tokenizer": str(tmp_path / "few.json")}), tmp_path / "few")
+    with pytest.raises(WorkbenchError, match=r"it does not know \d+ of the \d+ tokens that the student reads, such as"):
+        tuned(pretrained, "none", teacher=[str(tuned(few, "small"))])
+    turned = tree_of(texts, corpus, POOLED, [{**HOUR, "classes": ["b", "a"], "name": "classify"}])
+    teacher = pretrain(recipe_from_dict(turned), tmp_path / "turned")
+    run = load(tuned(pretrained, "taught", teacher=[str(teacher)]))
+    own = load(teacher).model.heads["classify"].classifier.weight
+    assert torch.equal(run.model.heads["teacher"].classifier.weight, own.flip(0))

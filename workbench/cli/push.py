@@ -48,6 +48,8 @@ def push(
     hub = library("huggingface_hub", "hub", "uploads")
     try:
         url = hub.HfApi().create_repo(name, private=private, exist_ok=True)
+        if private and not hub.HfApi().repo_info(name).private:  # one that was there keeps what it is
+            raise WorkbenchError(f"{name} is there and is public; make it private on the hub, or leave out --private")
         hub.HfApi().upload_folder(
             repo_id=name, folder_path=folder, allow_patterns=[*EXPORTED, CARD, "1_*/*", "2_*/*"], commit_message=message
         )

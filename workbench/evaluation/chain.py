@@ -22,18 +22,22 @@ from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
 from workbench.core.files.text_files import parse_json
+from workbench.core.files.urls import is_url
 from workbench.core.files.yaml_values import read_yaml
 from workbench.core.options.bounds import Name, Place, Word
 from workbench.core.options.command import options_from_python
 from workbench.core.options.values import check
 from workbench.core.terminal import Terminal
 from workbench.recipe.reading import check_variables
+from workbench.runs.data_record import run_id
 from workbench.runs.names import is_run
 
 RECORD = ".chain.json"
 """What the name of a chain's record ends with."""
 STAGES = ("prepare", "pretrain", "finetune", "prune", "export", "encode", "evaluate", "report")
 """The commands that a stage may be."""
+RUNS = ("pretrain", "finetune", "prune")
+"""Those that write a run, which tasks measure."""
 OUTPUT = ("--output", "-o")
 
 
@@ -161,6 +165,11 @@ class Chain:
             for stage in (each.since, each.until, *(each.stages or ())):
                 if stage is not None and stage not in self.words:
                     raise unknown("stage", stage, self.words, f"{file}: after_each: {each.name}")
+        for name, words in self.words.items():
+            if words[0] in RUNS and self.output(name) is None and any(self._due(name)):
+                raise WorkbenchError(
+                    f"{file}: the stage {name!r} is measured, so it needs a place: add --output FOLDER"
+                )
         self.finished: dict[str, dict[str, Any]] = self._read() if self.record.is_file() else {}
         self._check()
 
@@ -190,6 +199,11 @@ class Chain:
                     f"the stage {name!r} was finished, and its {output} is not there any more; put it back, or remove "
                     f"{self.record} and what the later stages wrote"
                 )
+            if output is not None and stage.get("run") not in (None, run_id(output)):
+                raise WorkbenchError(
+                    f"the stage {name!r} was finished, and {output} is another run now; put the old one back, or "
+                    f"remove {self.record} and what the later stages wrote"
+                )
 
     def output(self, stage: str) -> Path | None:
         """What the command of a stage writes, where it says so."""
@@ -199,11 +213,13 @@ class Chain:
         return Path(places[-1]) if places else None
 
     def run(self, run: Run) -> Table | None:
-        """Run what is not finished; returns the table of results, where any is measured.
+        """Run what is not finished; returns the table of results, where any is measured. What is measured is looked up
+        before the first stage runs.
 
         Raises:
             WorkbenchError: as a command or an evaluation raises it, with the name of the stage.
         """
+        self._check_measured()
         for name, words in self.words.items():
             if name in self.finished:
                 say(f"stage {name}: finished")
@@ -211,13 +227,32 @@ class Chain:
                 say(f"stage {name}: workbench {shlex.join(words)}")
                 with ErrorContext(f"stage {name}"):
                     run(words)
-                self._keep(name, {"command": self.spec.stages[name], "results": {}})
+                output = self.output(name)
+                identity = run_id(output) if output is not None else None
+                known = {"run": identity} if identity is not None else {}
+                self._keep(name, {"command": self.spec.stages[name], **known, "results": {}})
             self._measure(name)
         return self.table() if any(stage["results"] for stage in self.finished.values()) else None
 
     def _keep(self, name: str, stage: dict[str, Any]) -> None:
         self.finished[name] = stage
         write_text(self.record, json.dumps({"stages": self.finished}, indent=1, ensure_ascii=False) + "\n")
+
+    def _check_measured(self) -> None:
+        """
+        Raises:
+            WorkbenchError: a task or an option does not exist, or a corpus that no stage writes is not there.
+        """
+        from workbench.evaluation.scoring.task_finder import find_task
+
+        written = [str(place) for name in self.words if (place := self.output(name)) is not None]
+        for each in self.spec.after_each:
+            with ErrorContext(f"after_each: {each.name}"):
+                task = find_task(each.task, trust=bool(each.options.get("trust", False)))
+                options_from_python(task.scoring, run=self.record, corpus=each.corpus, **each.options)
+                place = str(each.corpus)
+                if not is_url(place) and not Path(place).exists() and not any(place.startswith(w) for w in written):
+                    raise WorkbenchError(f"there is no corpus {place}, and no stage writes it; prepare it first")
 
     def _measure(self, name: str) -> None:
         """The tasks after a stage that are not measured yet."""
@@ -231,7 +266,7 @@ class Chain:
             if each.name not in stage["results"]:
                 say(f"stage {name}: evaluate {each.name}")
                 with ErrorContext(f"stage {name}, evaluate {each.name}"):
-                    task = find_task(each.task)
+                    task = find_task(each.task, trust=bool(each.options.get("trust", False)))
                     how = options_from_python(task.scoring, run=output, corpus=each.corpus, **each.options)
                     result = evaluate(task, how, show=False)
                 number = each.number or next(iter(result))

@@ -27,7 +27,7 @@ from workbench.interop.one_stream import alone
 from workbench.interop.rules import Rule, to_ours, to_theirs
 from workbench.interop.sentence_modules import WITH, vector_layers, write_modules
 from workbench.interop.task_heads import HEADS, has_head, task_head, with_head
-from workbench.interop.tokenizer_files import frame_of, warn_of_class, with_special_ids, write_tokenizer
+from workbench.interop.tokenizer_files import texts_of, warn_of_class, with_special_ids, write_tokenizer
 from workbench.interop.weight_sources import family_files
 from workbench.models.adaptation import merge
 from workbench.models.network import Network
@@ -229,19 +229,22 @@ def export(
     check_forms(also, int8, streams, pool)
     write_checkpoint_folder(folder, made)
     described = checkpoint_family.network(FamilyConfig(made.config))
+    texts = texts_of(loaded, chosen)
     if tokenizer is not None:
-        write_tokenizer(folder, tokenizer, described, frame_of(loaded, chosen), checkpoint_family.resumes)
+        frame = None if texts is None else texts.frame
+        longest = None if head is None else _builder_of(recipe, head).get("max_length")
+        write_tokenizer(folder, tokenizer, described, frame, checkpoint_family.resumes, longest)
         warn_of_class(checkpoint_family.tokenizer_class, tokenizer)
     for name in (IMAGES, *SENTENCES, ONNX):  # of an earlier export
         (folder / name).unlink(missing_ok=True)
     if layers is not None:
-        write_modules(folder, described.streams["text"], layers)
+        write_modules(folder, described.streams["text"], layers, None if texts is None else texts.max_length)
     images = _preprocessor(checkpoint_family, FamilyConfig(made.config), spec, recipe, chosen)
     if images is not None:
         write_text(folder / IMAGES, json.dumps(images, indent=2) + "\n")
     made = made._replace(forms=write_forms(folder, also, int8))
     if is_own(folder):
-        write_text(folder / CARD, card(recipe, place, made.config, made.left, family, made.forms))
+        write_text(folder / CARD, card(recipe, chosen, place, made.config, made.left, family, made.forms))
     return made
 
 

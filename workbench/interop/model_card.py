@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.urls import is_url
 from workbench.core.shipped import version
 from workbench.corpora.corpus import Corpus
+from workbench.recipe.other_networks import StoredNetwork
 from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import Recipe
 from workbench.runs.metrics_file import Record, read_results
@@ -42,6 +44,7 @@ LICENCES = ("licence", "license")
 
 def card(
     recipe: Recipe,
+    network: str,
     place: Path,
     config: Mapping[str, Any],
     left: Sequence[str],
@@ -51,12 +54,14 @@ def card(
     """The text of the card of an export of a run, or of a checkpoint, which has no results.
 
     Args:
+        network: the one that is exported.
         place: the run.
         config: the configuration that is exported.
         left: what the folder does not hold, for people.
         forms: further forms that it holds, for people.
     """
     results = [each for each in read_results(place) if each["numbers"]] if is_run(place) else []
+    alone = replace(recipe, model={network: recipe.networks[network]})
     architecture = str(next(iter(config.get("architectures") or [family])))
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["pretraining-workbench", family]}
     use = next((use for end, use in USES.items() if architecture.endswith(end)), None)
@@ -65,13 +70,14 @@ def card(
     parts = [
         f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---\n{MADE_BY}\n",
         f"# {recipe.name}\n",
-        f"A `{architecture}` of the family `{family}`: {stack(recipe)}.",
+        f"A `{architecture}` of the family `{family}`: {stack(alone)}.",
         recipe.description,
         "\n## Data\n",
         *_data(recipe),
         "\n## Training\n",
         f"Trained for {recipe.train.max_steps:,} steps of {recipe.train.global_batch_size:,} samples with the seed "
         f"{recipe.seed}." + (f" The control `{recipe.control}` was on." if recipe.control else ""),
+        *_origins(recipe, network),
         "\n## Results\n",
         *(_results(results) if results else ["It was not evaluated."]),
         *(["\n## Forms\n", *(f"- {form}." for form in forms)] if forms else []),
@@ -81,6 +87,17 @@ def card(
         f"pretraining-workbench {version()}, recipe `{recipe.name}`. The run's `recipe.yaml` has every option.",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _origins(recipe: Recipe, network: str) -> Iterator[str]:
+    """What the network started from, and which runs taught it."""
+    started = [PLACE.sub(NAMED, each.weights) for each in recipe.networks[network].init_from]
+    models = recipe.model if isinstance(recipe.model, dict) else {}
+    taught = [PLACE.sub(NAMED, each.run) for each in models.values() if isinstance(each, StoredNetwork)]
+    if started:
+        yield f"It started from the weights of {', '.join(started)}, whose data and licence hold for it, too."
+    if taught:
+        yield f"It was taught by {', '.join(taught)}."
 
 
 def _data(recipe: Recipe) -> Iterator[str]:

@@ -107,11 +107,12 @@ _ROWS: dict[str, Rows] = {POOLER: "first", "first": "first", "last": "last", "me
 """By pooler, the rows of the library."""
 
 
-def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
+def write_modules(folder: Path, text: Spec, layers: VectorLayers, longest: int | None = None) -> None:
     """Write the modules behind the network into an exported folder.
 
     Args:
-        text: the stream; its positions are the tokens at which the library cuts a text.
+        text: the stream, which has positions for so many tokens.
+        longest: tokens of a text of the run. The library cuts a text there that `encode` reads in several sequences.
     """
     names = ["Transformer", "Pooling"]
     pooling = {f"pooling_mode_{each}": rows == layers.rows for rows, each in POOLING.items()}
@@ -134,7 +135,8 @@ def write_modules(folder: Path, text: Spec, layers: VectorLayers) -> None:
         for number, (name, path) in enumerate(zip(names, paths, strict=True))
     ]
     listed, network, model = SENTENCES
-    write_text(folder / network, json.dumps({"max_seq_length": text["max_positions"], "do_lower_case": False}))
+    cut = min((each for each in (text["max_positions"], longest) if each), default=None)
+    write_text(folder / network, json.dumps({"max_seq_length": cut, "do_lower_case": False}))
     write_text(folder / model, json.dumps({"similarity_fn_name": "dot" if layers.cosine is False else "cosine"}))
     write_text(folder / listed, json.dumps(modules, indent=2) + "\n")
 

@@ -35,7 +35,12 @@ PLAIN = "PreTrainedTokenizerFast"
 
 
 def write_tokenizer(
-    folder: Path, tokenizer: Tokenizer, network: NetworkSpec, frame: Frame | None, resumes: bool = True
+    folder: Path,
+    tokenizer: Tokenizer,
+    network: NetworkSpec,
+    frame: Frame | None,
+    resumes: bool = True,
+    longest: int | None = None,
 ) -> None:
     """Write the tokenizer files of the library.
 
@@ -43,6 +48,7 @@ def write_tokenizer(
         network: that of the configuration next to them (`CheckpointFamily.network`).
         frame: of the texts that the network has read; None: without special tokens.
         resumes: whether a text that is read from left to right is continued, and so has no end token.
+        longest: tokens at which the run cut its texts, if at fewer than the network has positions for.
     """
     roles = {f"{role}_token": token for role, token in sorted(tokenizer.roles.items())}
     if frame and "causal" in frame.visibilities and "eos_token" in roles:
@@ -55,8 +61,8 @@ def write_tokenizer(
         "model_input_names": inputs or ["input_ids", "attention_mask"],
         **roles,
     }
-    if text.get("max_positions"):
-        settings["model_max_length"] = text["max_positions"]
+    if lengths := [each for each in (text.get("max_positions"), longest) if each]:
+        settings["model_max_length"] = min(lengths)
     write_text(folder / TOKENIZER, _in_frame(tokenizer, frame, resumes).to_str(pretty=True))
     write_text(folder / SETTINGS_FILE, json.dumps(settings, ensure_ascii=False, indent=2))
     write_text(folder / ROLES_FILE, json.dumps(roles, ensure_ascii=False, indent=2))
@@ -78,10 +84,10 @@ def warn_of_class(name: str, tokenizer: Tokenizer) -> None:
         )
 
 
-def frame_of(loaded: LoadedRun, network: str) -> Frame | None:
-    """The special tokens around the texts of the first task that trains a network, or else of any."""
+def texts_of(loaded: LoadedRun, network: str) -> Builder | None:
+    """The builder of the texts of the first task that trains a network, or else of any."""
     tasks = sorted(loaded.tasks.values(), key=lambda task: all(o.network != network for o in task.objectives))
-    return next((task.builder.frame for task in tasks if isinstance(task.builder, Builder)), None)
+    return next((task.builder for task in tasks if isinstance(task.builder, Builder)), None)
 
 
 def _in_frame(tokenizer: Tokenizer, frame: Frame | None, resumes: bool) -> tokenizers.Tokenizer:

@@ -197,7 +197,10 @@ class RowsHead(Head):
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
         own, other = inputs.read(), inputs.read(network=self.teacher)
-        first = inputs.batch.streams[self.stream].offsets[:-1] if self.loss == "first_row" else slice(None)
+        stream = inputs.batch.streams[self.stream]
+        first = stream.offsets[:-1] if self.loss == "first_row" else slice(None)
+        if self.loss == "first_row" and not all(stream.lengths):  # a sequence without rows has no first one
+            first = stream.offsets[:-1][stream.offsets.diff() > 0]
         total = torch.zeros((), device=own.states[self.stream].device)
         for ours, theirs in self.pairs:
             rows = self.width(own.hidden[ours][self.stream][first]).float()

@@ -53,8 +53,10 @@ def save_tensors(path: Path, tensors: dict[str, Tensor], metadata: dict[str, str
     """
     clear_drafts(path)
     with draft(path) as temporary:
+        mode = temporary.stat().st_mode
         try:
-            save_file(tensors, temporary, metadata)
+            save_file(tensors, temporary, metadata)  # replaces the file by one that nobody else may read
+            temporary.chmod(mode)
         except SafetensorError as error:  # the library has a single error: the system's number is in its message
             number = re.search(r"os error (\d+)", str(error))
             if number is None:

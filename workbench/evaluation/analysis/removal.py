@@ -13,6 +13,7 @@ norm, and every layer keeps at least one. Every layer keeps equally many feature
 from __future__ import annotations
 
 import math
+import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -26,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.files.drafts import draft_folder
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.interop.stream_weights import layer_specs
@@ -41,15 +43,17 @@ from workbench.pretraining.window_lengths import window_of
 from workbench.recipe.spec import NetworkSpec, Recipe, Spec
 from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.data_record import BASE, RUN, keep_data, read_data
+from workbench.runs.data_record import BASE, RUN, keep_data, read_data, run_id
 from workbench.runs.folder import keep_code, open_run
-from workbench.runs.loaded_run import LoadedRun
+from workbench.runs.loaded_run import LoadedRun, load
 from workbench.runs.names import TOKENIZER
 from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Sample
 
 KEPT_STATE = ("step", "seconds", "window", "versions", "arithmetic", "order", "draws")
 """What the state of the new run's checkpoint has of the old one."""
+MADE_BY = "pruned"
+"""The key of a run's data record that says what it was made of, and how."""
 AT_ONCE = 8
 """Samples of a pass."""
 
@@ -66,6 +70,7 @@ def removed(
     loaded: LoadedRun, run: Path, output: Path, corpus: Corpus, heads: float, rows: float, **where: Any
 ) -> tuple[int, int]:
     """Write a run without the least important heads and features; returns the numbers of parameters before and after.
+    A run that the same call has written is left as it is.
 
     Args:
         run: the folder of the loaded run.
@@ -84,8 +89,20 @@ def removed(
     check_layers(network, spec, where_read)
     if len(network.adapters):
         raise WorkbenchError(f"{where_read} has adapters; merge them first (workbench export)")
+    source = Checkpoints(run).best_or_last()
+    assert source is not None  # it was loaded
+    made_by = {
+        "run": run_id(run),
+        "step": source.name,
+        "corpus": corpus.identity,
+        "heads": heads,
+        "rows": rows,
+        **where,
+    }
     if output.exists():
-        raise WorkbenchError(f"{output} exists; choose a new folder for the smaller run")
+        if (read_data(output) or {}).get(MADE_BY) != made_by:
+            raise WorkbenchError(f"{output} exists; choose a new folder for the smaller run")
+        return _count(loaded.model, name), _count(load(output).model, name)
     task = task_of(loaded, name, where["task"], run)
     found = importances(loaded.model, network, task, corpus, where["limit"])
     kept = kept_parts(found, heads, rows)
@@ -96,8 +113,18 @@ def removed(
         prefix = f"networks.{name}.layers.{number}"
         state |= {f"{prefix}.{key}": tensor for key, tensor in _cut(layer, own, features).items()}
     made.load_state_dict(state)
-    _write(run, output, recipe, made, loaded)
-    return tuple(sum(p.numel() for p in each.network(name).parameters()) for each in (loaded.model, made))  # type: ignore[return-value]
+    draft = draft_folder(output)
+    try:
+        _write(run, draft, recipe, made, loaded, made_by)
+        draft.rename(output)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return _count(loaded.model, name), _count(made, name)
+
+
+def _count(model: PretrainingModel, network: str) -> int:
+    return sum(p.numel() for p in model.network(network).parameters())
 
 
 def check_layers(network: Network, spec: NetworkSpec, where: str, *, biased: bool = False) -> None:
@@ -284,20 +311,21 @@ def _cut(layer: nn.Module, heads: Tensor, features: Tensor) -> dict[str, Tensor]
     return {name: tensor.detach() for name, tensor in found.items()}
 
 
-def _write(run: Path, output: Path, recipe: Recipe, made: PretrainingModel, loaded: LoadedRun) -> None:
-    """Write the smaller model as a run that has taken the steps of the old one."""
+def _write(
+    run: Path, output: Path, recipe: Recipe, made: PretrainingModel, loaded: LoadedRun, made_by: dict[str, Any]
+) -> None:
+    """Write the smaller model as a run that has taken the steps of the old one, into an empty folder."""
     source = Checkpoints(run).best_or_last()
     assert source is not None  # it was loaded
     state = {key: value for key, value in read_state(source).items() if key in KEPT_STATE}
     name = uuid.uuid4().hex
-    output.mkdir(parents=True)
     open_run(output, recipe)
     keep_code(output, recipe)
     if loaded.tokenizer is not None:
         loaded.tokenizer.save(output / TOKENIZER)
     record = read_data(run) or {"since_step": 0, "read": {}, "held_out": {}}
     read = {kind: places for kind, places in record["read"].items() if kind != BASE}
-    keep_data(output, {**record, "read": read, RUN: name})
+    keep_data(output, {**record, "read": read, RUN: name, MADE_BY: made_by})
     checkpoints = Checkpoints(output)
     made.train()
     checkpoints.start(made, make_optimizer(made, recipe.train), {**state, "run": name, "best": None}, consolidated=True)

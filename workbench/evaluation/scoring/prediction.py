@@ -10,6 +10,7 @@ import json
 import logging
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from workbench.evaluation.scoring.task_finder import find_task, fitting_task
 from workbench.evaluation.task_modules import predicting_tasks
 from workbench.recipe.spec import Recipe
 from workbench.runs.loaded_run import LoadedRun
+from workbench.sequences.builder import TRUNCATED
 from workbench.sequences.sequence import Sample
 from workbench.training.arithmetic import Arithmetic, autocast_dtype, computing, matmul_of
 
@@ -68,7 +70,9 @@ class Predictor:
         Raises:
             WorkbenchError: a sample lacks what is asked about.
         """
-        device = self.run.world.device
+        device, builder = self.run.world.device, getattr(getattr(self.run, "task", None), "builder", None)
+        dropped: Counter[str] = getattr(builder, "dropped", Counter())
+        before = dropped[TRUNCATED]
         dtype = autocast_dtype(self.options.precision, device, "--precision")
         for number, group in enumerate(groups):
             arithmetic = Arithmetic(device, dtype, matmul_of("auto", dtype))
@@ -81,6 +85,11 @@ class Predictor:
             for key in sorted(lost):
                 logger.warning("input %s: nothing of it can be read, so nothing is predicted", key)
                 yield {"key": key, "prediction": None}
+        if cut := dropped[TRUNCATED] - before:
+            logger.warning(
+                "%d tokens of the inputs were not read: a text of RUN has %d tokens at most",
+                *(cut, builder.max_length),
+            )
 
     def of_corpus(self, corpus: Corpus) -> Iterator[dict[str, Any]]:
         """As `lines` of the records of a corpus, of as many as the options say."""
@@ -95,6 +104,8 @@ class Predictor:
         """
         single: list[Sample] = []
         for number, source in enumerate(map(input_at, inputs), 1):
+            if isinstance(source, str) and not source.strip():
+                raise WorkbenchError(f"input {number} is empty; give a text, or leave it out")
             if isinstance(source, str) and not is_url(source):
                 single.append({**samples_of(source)[0], "key": str(number)})
             elif isinstance(source, Path) and source.suffix.lower() in IMAGE_SUFFIXES:

@@ -94,7 +94,7 @@ class SentencePairBuilder(Builder):
 
     def _ranges(self, lengths: list[int]) -> list[tuple[int, int]]:
         """The token range of each segment that is kept."""
-        excess = max(0, sum(lengths) - self.capacity)
+        excess = max(0, sum(lengths) - (self.max_length - self.frame.size(len(lengths))))
         if excess:
             self.dropped[TRUNCATED] += excess
         if len(lengths) == 1:
