@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from workbench.evaluation_api import finetune as finetune
     from workbench.evaluation_api import write_report as write_report
     from workbench.model_api import Model as Model
+    from workbench.training.callbacks import STOP as STOP
     from workbench.training.callbacks import Callback as Callback
 
     __version__: str
@@ -40,7 +41,7 @@ PLACES = {
     **dict.fromkeys(("prepare", "prepare_text", "prepare_image_text", "prepare_triples", "link"), "workbench.api"),
     "pretrain": "workbench.api",
     **dict.fromkeys(("finetune", "evaluate", "write_report"), "workbench.evaluation_api"),
-    "Callback": "workbench.training.callbacks",
+    **dict.fromkeys(("Callback", "STOP"), "workbench.training.callbacks"),
     "Model": "workbench.model_api",
     "WorkbenchError": "workbench.core.errors",
 }

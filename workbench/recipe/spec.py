@@ -301,6 +301,16 @@ class ParallelSpec:
 
 
 @dataclass
+class StopSpec:
+    """Early stopping: the run ends after `patience` held-out passes in a row (`evaluate_every`) in which the held-out
+    `metric` was not better than its best value by more than `min_delta`."""
+
+    metric: Name
+    patience: Count = 3
+    min_delta: NotNegative = 0.0
+
+
+@dataclass
 class TrainSpec:
     """The training loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimizer steps.
 
@@ -333,6 +343,7 @@ class TrainSpec:
     keep_last: Count = 2
     async_save: bool = False
     best: Name | None = None
+    stop: StopSpec | None = None
     on_error: Literal["stop", "skip"] = "stop"
     skip_limit: CountOrZero = 100
     verify: bool = True

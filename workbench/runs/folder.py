@@ -49,6 +49,7 @@ MAY_CHANGE = (
             "async_save",
             "parallel.*",
             "best",
+            "stop*",
             "on_error",
             "skip_limit",
             "verify",
