@@ -344,6 +344,7 @@ class TrainSpec:
     async_save: bool = False
     best: Name | None = None
     stop: StopSpec | None = None
+    trackers: list[ComponentName | ComponentSpec] = field(default_factory=lambda: ["tensorboard"])
     on_error: Literal["stop", "skip"] = "stop"
     skip_limit: CountOrZero = 100
     verify: bool = True

@@ -24,6 +24,7 @@ from workbench.pretraining.model import PretrainingModel
 from workbench.runs.checkpoint import frozen_of, read_memory, restore, step_of
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
+from workbench.runs.folder import recipe_values
 from workbench.runs.frozen_weights import FrozenNames
 from workbench.runs.metrics_file import Record
 from workbench.runs.provenance import provenance
@@ -44,6 +45,7 @@ from workbench.training.plan import Plan
 from workbench.training.preamble import Preamble
 from workbench.training.rank_statistics import statistics
 from workbench.training.step import MissingError, Updater
+from workbench.training.tracker import TrackedRun, Trackers
 
 logger = logging.getLogger(__name__)
 
@@ -183,8 +185,9 @@ class Trainer:
         last = self.step - self.window.steps
         with feed, ExitStack() as stack:  # it forks before there are threads, TensorBoard's and the display's
             if self.world.is_main:
-                log = stack.enter_context(closing(MetricsLog(self.run, self.step, last, spared)))
-                self.callbacks = [stack.enter_context(display), log, self.users, *uploads]
+                log = stack.enter_context(closing(MetricsLog(self.run, self.step, last)))
+                trackers = stack.enter_context(Trackers(self.plan.trackers, self._tracked(), spared))
+                self.callbacks = [stack.enter_context(display), log, trackers, self.users, *uploads]
             try:
                 asked = self._loop(end, feed, places, stop, meter)
                 self.complete_checkpoint()
@@ -192,6 +195,10 @@ class Trainer:
                 self.checkpoints.abandon()
                 raise
             return asked
+
+    def _tracked(self) -> TrackedRun:
+        name = f"{self.run.resolve().name}-{self.id[:8]}"
+        return TrackedRun(name, self.id, self.run, self.step, recipe_values(self.recipe))
 
     def _loop(self, end: int, feed: Feed, places: Iterator[MicroBatchId], stop: StopRequest, meter: Meter) -> int:
         meter.skip()
