@@ -16,6 +16,7 @@ KEYS = {
     "bf16": "train.precision=bfloat16 (auto picks it where the hardware supports it)",
     "dataloader_num_workers": "train.num_workers=4",
     "early_stopping_patience": "train.stop={metric: held_out/mlm/loss, patience: 3}",
+    "ema_decay": "train.ema.decay=0.999",
     "epochs": EPOCHS,
     "eval_steps": "train.evaluate_every=1000 (with tasks.NAME.held_out=[CORPUS])",
     "fp16": "train.precision=float16 (auto picks bfloat16 where the hardware supports it)",
