@@ -47,19 +47,19 @@ def test_a_missing_value_is_left_out(tmp_path: Path) -> None:
 
 
 def test_images_keep_their_bytes(tmp_path: Path) -> None:
-    picture = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
+    photo = Image.fromarray(np.arange(48, dtype=np.uint8).reshape(4, 4, 3))
     file = tmp_path / "a.png"
-    picture.save(file)
+    photo.save(file)
     stored = file.read_bytes()
-    images = [picture, np.asarray(picture), stored, file, {"bytes": None, "path": str(file)}]
+    images = [photo, np.asarray(photo), stored, file, {"bytes": None, "path": str(file)}]
     rows = [{"image": image, "caption": f"caption {number}"} for number, image in enumerate(images)]
     corpus = workbench.prepare_image_text(rows, tmp_path / "pairs")
     assert [each["captions"] for each in corpus] == [[row["caption"]] for row in rows]
     for each in corpus:
-        assert Image.open(io.BytesIO(each["image"])).tobytes() == picture.tobytes()
+        assert Image.open(io.BytesIO(each["image"])).tobytes() == photo.tobytes()
     assert [each["image"] for each in corpus][2:] == [stored] * 3
     asked = workbench.prepare_image_text(
-        ({"image": picture, "question": "what?", "answer": "a ramp"} for _ in range(2)), tmp_path / "questions"
+        ({"image": photo, "question": "what?", "answer": "a ramp"} for _ in range(2)), tmp_path / "questions"
     )
     assert asked[0]["questions"][0]["answers"] == ["a ramp"]
 

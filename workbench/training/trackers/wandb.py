@@ -33,7 +33,7 @@ class WandbTracker(Tracker):
             config=dict(run.parameters),
             settings=wandb.Settings(silent=True),
         )
-        self.run.save(str(run.folder / RECIPE), base_path=str(run.folder), policy="now")
+        self.run.save(str(run.folder / RECIPE), base_path=str(run.folder))
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         self.run.log(dict(metrics), step=step)
