@@ -105,6 +105,21 @@ def test_names_are_shown_and_torch_waits() -> None:
     subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True)
 
 
+@pytest.mark.long
+def test_seeds_are_a_side_of_a_comparison(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"epochs": 0.1, "held_out": "corpora/hours", "lr": 1e-3, "score": {"limit": 20}}
+    one, other = (
+        workbench.finetune("runs/tiny-text", "classify", "corpora/hours", f"runs/{name}", seeds=2, **options)
+        for name in ("one", "other")
+    )
+    assert [*one.runs] == ["runs/one-seed-0", "runs/one-seed-1"]
+    assert one.summary()["accuracy"]["mean"] == np.mean([numbers["accuracy"] for numbers in one.runs.values()])
+    assert "deviation" not in capsys.readouterr().out
+    pair, alone = workbench.compare(one, other, next(iter(other.runs)), samples=100)
+    assert (pair.seeds, alone.seeds, pair.items) == ((2, 2), (2, 1), 20)
+    assert pair.differences["accuracy"].difference == 0
+
+
 @pytest.fixture(scope="module")
 def hugging_face(place: Path) -> Path:
     """What transformers writes of a BERT with random weights and its tokenizer."""
@@ -373,7 +388,10 @@ def test_a_task_is_evaluated_without_a_word(place: Path, capsys: pytest.CaptureF
         (lambda: workbench.prepare_text("notes.txt", "corpora/x", on_error="ignore"), "on_error"),
         (lambda: workbench.evaluate("runs/hours", "classify", "corpora/hours", batch_size=0), "batch_size = 0"),
         (lambda: workbench.finetune("runs/tiny-text", "perplexity", "corpora/text"), "trains nothing"),
-        (lambda: workbench.finetune("runs/tiny-text", "classify", "corpora/hours", seeds=2), "once for each seed"),
+        (lambda: workbench.finetune("runs/tiny-text", "classify", "corpora/hours", seeds=1), "allowed: 2 or more"),
+        (lambda: workbench.finetune("runs/tiny-text", "classify", "corpora/hours", seeds=2), "pass --held-out"),
+        (lambda: workbench.compare("runs/tiny-text"), "two sides or more; found 1"),
+        (lambda: workbench.compare("runs/hours", "runs/hours", samples=5), "samples = 5"),
         (lambda: workbench.load("runs/tiny-text").encode([]), "no input is given"),
         (lambda: workbench.load("runs/tiny-text").generate("Oslo"), "cannot generate text"),
         (

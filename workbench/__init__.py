@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from workbench.api import prepare_text as prepare_text
     from workbench.api import prepare_triples as prepare_triples
     from workbench.api import pretrain as pretrain
+    from workbench.api import verify_resume as verify_resume
     from workbench.core.errors import WorkbenchError as WorkbenchError
+    from workbench.evaluation_api import compare as compare
     from workbench.evaluation_api import evaluate as evaluate
     from workbench.evaluation_api import finetune as finetune
     from workbench.evaluation_api import write_report as write_report
     from workbench.model_api import Model as Model
+    from workbench.training.callbacks import STOP as STOP
     from workbench.training.callbacks import Callback as Callback
 
     __version__: str
@@ -38,9 +41,9 @@ PLACES = {
         ("list_recipes", "load_recipe", "create_model", "load", "open_corpus", "open_run"), "workbench.api"
     ),
     **dict.fromkeys(("prepare", "prepare_text", "prepare_image_text", "prepare_triples", "link"), "workbench.api"),
-    "pretrain": "workbench.api",
-    **dict.fromkeys(("finetune", "evaluate", "write_report"), "workbench.evaluation_api"),
-    "Callback": "workbench.training.callbacks",
+    **dict.fromkeys(("pretrain", "verify_resume"), "workbench.api"),
+    **dict.fromkeys(("finetune", "evaluate", "compare", "write_report"), "workbench.evaluation_api"),
+    **dict.fromkeys(("Callback", "STOP"), "workbench.training.callbacks"),
     "Model": "workbench.model_api",
     "WorkbenchError": "workbench.core.errors",
 }

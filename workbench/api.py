@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
+
+from annotated_types import Ge, Le
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.urls import local_path, url_of
@@ -43,6 +46,7 @@ if TYPE_CHECKING:
     from workbench.sequences.batch import MicroBatch
     from workbench.text.tokenizer import Tokenizer
     from workbench.training.callbacks import Callback
+    from workbench.training.verify_resume import ResumeVerdict
 
 Place = Annotated[str | os.PathLike[str], Means("a path, or the run or corpus that a function returned")]
 Overrides = Mapping[str, Any] | Sequence[str]
@@ -252,13 +256,16 @@ def prepare(command: str, **options: Any) -> Any:
 
 
 def prepare_text(inputs: Any, output: Place, **options: Unpack[PrepareText]) -> OpenCorpus:
-    """Documents in files -> a text corpus, as `workbench prepare text`.
+    """Documents in files or in memory -> a text corpus, as `workbench prepare text`.
 
         >>> prepare_text("notes.txt", "corpora/notes", split={"held-out": 0.1})
         <OpenCorpus .../corpora/notes: ... records of kind text>
+        >>> prepare_text([{"text": "Oslo lies in Norway.", "label": "city"}], "corpora/few")
+        <OpenCorpus .../corpora/few: 1 records of kind text>
 
     Args:
-        inputs: a file, a folder, a glob pattern, or a list of these.
+        inputs: a file, a folder, a glob pattern, or a list of these. Or an iterable of dicts, a DataFrame or a
+            `datasets.Dataset`, which are read as JSON lines are.
         options: those of the command (`workbench prepare text --help`), such as `option={"document": "file"}`.
     """
     return _corpus("text", inputs=inputs, output=output, **options)
@@ -267,8 +274,12 @@ def prepare_text(inputs: Any, output: Place, **options: Unpack[PrepareText]) -> 
 def prepare_image_text(inputs: Any, output: Place, **options: Unpack[PrepareImageText]) -> OpenCorpus:
     """Images with captions or questions -> an image-text corpus, as `workbench prepare image-text`.
 
-    >>> prepare_image_text("captions.jsonl", "corpora/pairs", images="photos")
-    <OpenCorpus .../corpora/pairs: 40 records of kind image-text>
+        >>> prepare_image_text("captions.jsonl", "corpora/pairs", images="photos")
+        <OpenCorpus .../corpora/pairs: 40 records of kind image-text>
+
+    Args:
+        inputs: as of `prepare_text`. Records in memory are read as the rows of a table with images (`image-table`). An
+            image is one of Pillow, an array of bytes [height, width, channels], a `Path`, or the bytes of a file.
     """
     return _corpus("image-text", inputs=inputs, output=output, **options)
 
@@ -276,8 +287,11 @@ def prepare_image_text(inputs: Any, output: Place, **options: Unpack[PrepareImag
 def prepare_triples(inputs: Any, output: Place, **options: Unpack[PrepareTriples]) -> OpenCorpus:
     """A knowledge graph -> a triples corpus with the graph store in it, as `workbench prepare triples`.
 
-    >>> prepare_triples("graph.tsv", "corpora/graph", entities="entities.jsonl")
-    <OpenCorpus .../corpora/graph: 12 records of kind triples>
+        >>> prepare_triples("graph.tsv", "corpora/graph", entities="entities.jsonl")
+        <OpenCorpus .../corpora/graph: 12 records of kind triples>
+
+    Args:
+        inputs: as of `prepare_text`. Records in memory are dicts or tuples of head, relation and tail, or entities.
     """
     return _corpus("triples", inputs=inputs, output=output, **options)
 
@@ -296,7 +310,13 @@ def link(corpus: Place, output: Place, **options: Unpack[Link]) -> OpenCorpus:
 
 
 def _corpus(command: str, **options: Any) -> OpenCorpus:
-    made = prepare(command, **options)
+    with ExitStack() as stack:
+        if "inputs" in options:
+            memory: Any = library("pipelines.sources.records", "text", "commands that prepare corpora")
+            if not memory.is_places(options["inputs"]):
+                written = memory.written(command, options["inputs"], options["output"])
+                options["inputs"] = stack.enter_context(written)
+        made = prepare(command, **options)
     assert isinstance(made, OpenCorpus), f"prepare {command} wrote no corpus"
     return made
 
@@ -334,6 +354,38 @@ def pretrain(
     with places_named(loaded):
         folder = training.pretrain(loaded, place, accept_changes=accept_changes, callbacks=callbacks)
     return load_run(folder)
+
+
+@checked
+def verify_resume(
+    recipe: Place | Recipe,
+    output: Place | None = None,
+    overrides: Overrides = (),
+    *,
+    steps: Annotated[int, Ge(2), Le(10**9)] | None = None,
+    trust: bool = False,
+) -> ResumeVerdict:
+    """Train twice, once with a stop and a restart in the middle, and compare every loss, as `workbench verify-resume`.
+
+        >>> verify_resume("tiny-text", "verified", steps=2).equal
+        True
+
+    Args:
+        output: the folder of the two runs, which replace those of an earlier comparison.
+        steps: to train; by default 6, or fewer if the recipe has fewer.
+
+    Returns:
+        `.equal`, and the values and weights that differ.
+
+    Raises:
+        WorkbenchError: as `pretrain`, or the folder has runs of its own.
+    """
+    loaded, place = checked_recipe(recipe, overrides, None if output is None else _place(output), trust=trust)
+    from workbench.training import verify_resume as verify
+
+    folder = Path(place).with_name(f"{loaded.name}-verify-resume") if output is None else local_path(output)
+    with places_named(loaded):
+        return verify.verify_resume(loaded, folder, steps)
 
 
 def checked_recipe(

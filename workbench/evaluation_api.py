@@ -1,4 +1,4 @@
-"""The Python API: fine-tuning, evaluation and reports of runs (`import workbench`, docs/python.md).
+"""The Python API: fine-tuning, evaluation, comparison and reports of runs (`import workbench`, docs/python.md).
 
 `workbench.api` has the functions before them. A run is given as a path, a URL, or what the functions return.
 """
@@ -11,18 +11,20 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from workbench.api import Place
+from workbench.api import Overrides, Place
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import path_at
 from workbench.core.files.urls import url_of
 from workbench.core.local_copies import place_of
 from workbench.core.options.arguments import checked
-from workbench.core.options.bounds import OutputPlace
+from workbench.core.options.bounds import Count, OutputPlace, Seed, Word
 from workbench.core.options.command import options_from_python
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.path_options import as_paths
 from workbench.core.options.values import check
+from workbench.evaluation.analysis.comparison import SAMPLES, Comparison, Samples, local_side
+from workbench.evaluation.analysis.comparison import compare as compared
 from workbench.report.introduction import read_opening
 from workbench.report.page import write_report as write_page
 from workbench.report.panels import panel_names
@@ -32,6 +34,7 @@ from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import fetched_run, opened_run
 
 if TYPE_CHECKING:
+    from workbench.evaluation.finetuning.seed_runs import SeedStatistics
     from workbench.evaluation.scoring.downstream_task import DownstreamTask
     from workbench.evaluation.scoring.result import Result
     from workbench.keywords import Evaluate, Finetune
@@ -52,6 +55,19 @@ def finetune(
 @overload
 def finetune(
     run: Place,
+    task: str,
+    corpus: Place,
+    output: Place | None = None,
+    *,
+    seeds: int,
+    score: Overrides = (),
+    callbacks: Iterable[Callback] = (),
+    trust: bool = False,
+    **options: Unpack[Finetune],
+) -> SeedStatistics: ...
+@overload
+def finetune(
+    run: Place,
     task: DownstreamTask[Any, Any],
     corpus: Place,
     output: Place | None = None,
@@ -66,10 +82,12 @@ def finetune(
     corpus: Place,
     output: Place | None = None,
     *,
+    seeds: int | None = None,
+    score: Overrides = (),
     callbacks: Iterable[Callback] = (),
     trust: bool = False,
     **options: Any,
-) -> Run:
+) -> Run | SeedStatistics:
     """Fine-tune a run, or a Hugging Face checkpoint, on a downstream task.
 
         >>> finetune("runs/tiny-text", "classify", "corpora/hours", "runs/hours", epochs=0.5)
@@ -78,24 +96,36 @@ def finetune(
     Args:
         task: its name (`workbench downstream`), an import path, or an object of its class.
         output: the new run; by default RUN-TASK.
+        seeds: the number of runs, 2 or more, each with a seed of its own; they are evaluated on `held_out`.
+        score: options of these evaluations, a mapping.
         options: those of `workbench finetune TASK`, such as `epochs`, `lr`, `held_out`. `overrides` is a mapping of
-            dotted keys to values. For several seeds, call it once for each with `overrides={"seed": n}`.
+            dotted keys to values.
+
+    Returns:
+        The run. With `seeds` the statistics: `.runs` has the numbers of each run, `.summary()` means and deviations.
 
     Raises:
         WorkbenchError: no such task or option, or the task does not fit the run.
     """
     from workbench.evaluation.finetuning.finetuning import fine_tune
+    from workbench.evaluation.finetuning.seed_runs import fine_tune_seeds
 
     folder = fetched_run(_place_of(run))
     found = _task(task, folder, trust)
     if found.tuning is None:
         raise WorkbenchError(f"the task {found.name} trains nothing; measure a pretrained run with workbench.evaluate")
-    for name in ("seeds", "score"):
-        if name in options:
-            raise WorkbenchError(f"{name} is an option of the command; call finetune once for each seed")
     places = {"run": folder, "corpus": corpus, "output": output}
+    if seeds is None:
+        if score:
+            raise WorkbenchError("score has options of the evaluations that `seeds` makes; for one run use evaluate")
+        return load_run(
+            fine_tune(found, options_from_python(found.tuning, **places, trust=trust, **options), callbacks)
+        )
+    if check(Count, seeds, "seeds") < 2:
+        raise WorkbenchError("seeds = 1; allowed: 2 or more. Leave it out for a single run")
+    options |= {"seeds": seeds, "score": score}
     tuning = options_from_python(found.tuning, **places, trust=trust, **options)
-    return load_run(fine_tune(found, tuning, callbacks))
+    return fine_tune_seeds(found, tuning, callbacks, show=False)
 
 
 @overload
@@ -131,6 +161,47 @@ def evaluate(
         places = {"run": folder, "corpus": corpus}
         given = {"trust": trust} if trust else {}  # what is no run has no such option
         return evaluated(found, options_from_python(found.scoring, **places, **given, **options), show=False)
+
+
+@checked
+def compare(
+    *sides: Place | Sequence[Place] | SeedStatistics,
+    samples: Samples = SAMPLES,
+    seed: Seed = 0,
+    task: Word | None = None,
+    across_variants: bool = False,
+) -> list[Comparison]:
+    """Test whether runs differ from the first one on the items that both were evaluated on, as `workbench compare`.
+
+        >>> result = evaluate("runs/hours", "classify", "corpora/hours")
+        >>> compare("runs/hours", "runs/hours")[0].differences["accuracy"].difference
+        0.0
+
+    Args:
+        sides: two or more: runs, results (`evaluations/NAME.json`), files of predictions. A list, or what
+            `finetune(seeds=...)` returns, is a side of several seeds.
+        samples: the number of bootstrap samples.
+        task: compares only results of this task.
+        across_variants: allows results with different variants of a metric.
+
+    Returns:
+        One comparison for each other side, task and corpus, with `.differences` by number and `.table()`.
+
+    Raises:
+        WorkbenchError: a side has no results, or they are not of the same items.
+    """
+    if len(sides) < 2:
+        raise WorkbenchError(f"compare takes two sides or more; found {len(sides)}")
+    return compared(
+        [_side(side) for side in sides], samples=samples, seed=seed, task=task, across_variants=across_variants
+    )
+
+
+def _side(side: Place | Sequence[Place] | SeedStatistics) -> str:
+    """A side as the command line has it: the paths of its seeds, joined by commas."""
+    seeds: Any = getattr(side, "runs", side) if not isinstance(side, Run) else side
+    listed = [seeds] if isinstance(seeds, str | os.PathLike) else list(seeds)
+    return ",".join(local_side(_place_of(each)) for each in listed)
 
 
 @checked

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
+import pytest
 from torch import Tensor
 
 from workbench.sequences.sequence import Sequence
@@ -166,6 +167,22 @@ class ScheduleCase(Case):
     rates: tuple[float, ...] = ()
 
 
+Curves = dict[str, list[tuple[int, float]]]
+"""(step, value) of each metric."""
+
+
+@dataclass(frozen=True)
+class TrackerCase(Case):
+    """An experiment tracker.
+
+    Attributes:
+        world: sets up its library in a folder, or a stand-in for it; returns a function that reads its runs: the values
+            of the recipe, and the curves.
+    """
+
+    world: Callable[[Path, pytest.MonkeyPatch], Callable[[], list[tuple[dict[str, Any], Curves]]]] | None = None
+
+
 BERT_SIZES = {
     "vocab_size": 30,
     "hidden_size": 16,
@@ -248,6 +265,7 @@ KINDS: dict[str, type[Case]] = {
     "noise": NoiseCase,
     "optimizer": OptimizerCase,
     "lr_schedule": ScheduleCase,
+    "tracker": TrackerCase,
     "family": FamilyCase,
     "reader": ReaderCase,
     "evaluation": EvaluationCase,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import multiprocessing
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +19,7 @@ from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
-from workbench.training.callbacks import Callback
+from workbench.training.callbacks import STOP, Callback
 from workbench.training.pretrain import pretrain
 
 
@@ -86,9 +89,10 @@ class Written(Callback):
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def on_step(self, step: int, metrics: dict[str, Any]) -> None:
+    def on_step(self, step: int, metrics: dict[str, Any]) -> Any:
         with (self.folder / f"rank-{os.environ['RANK']}").open("a") as file:
             file.write(f"{step} {'mlm/loss' in metrics}\n")
+        return STOP if step == 2 else None
 
 
 def _pretrain_as(rank: int, port: int, recipe: Recipe, folder: Path) -> None:
@@ -97,8 +101,8 @@ def _pretrain_as(rank: int, port: int, recipe: Recipe, folder: Path) -> None:
     pretrain(recipe, folder / "run", callbacks=[Written(folder)])
 
 
-def test_of_two_ranks_the_main_one_calls(recipe: Recipe, tmp_path: Path) -> None:
-    short, port = shorter(recipe, max_steps=2, log_every=2), free_port()
+def test_of_two_ranks_the_main_one_calls_and_both_stop(recipe: Recipe, tmp_path: Path) -> None:
+    short, port = shorter(recipe, max_steps=4, log_every=2, save_every=0), free_port()
     fork = multiprocessing.get_context("fork")
     ranks = [fork.Process(target=_pretrain_as, args=(rank, port, short, tmp_path)) for rank in (0, 1)]
     for rank in ranks:
@@ -107,3 +111,49 @@ def test_of_two_ranks_the_main_one_calls(recipe: Recipe, tmp_path: Path) -> None
         rank.join(60)
     assert [rank.exitcode for rank in ranks] == [0, 0]
     assert {path.name: path.read_text() for path in tmp_path.glob("rank-*")} == {"rank-0": "1 False\n2 True\n"}
+    assert Checkpoints(tmp_path / "run").steps() == [2], "both ranks stopped"
+
+
+class Ending(Callback):
+    """Asks to stop in one of its methods."""
+
+    def __init__(self, method: str, answer: Any = STOP) -> None:
+        self.method, self.answer = method, answer
+
+    def on_step(self, step: int, metrics: dict[str, Any]) -> Any:
+        return self.answer if self.method == "on_step" and step == 3 else None
+
+    def on_evaluation(self, step: int, metrics: dict[str, Any]) -> Any:
+        return self.answer if self.method == "on_evaluation" else None
+
+    def on_checkpoint(self, step: int, folder: Path) -> Any:
+        return self.answer if self.method == "on_checkpoint" else None
+
+
+@pytest.mark.parametrize(("method", "last"), [("on_step", 3), ("on_evaluation", 2), ("on_checkpoint", 5)])
+def test_stop_saves_the_step_and_logs_the_reason(
+    recipe: Recipe, world_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, method: str, last: int
+) -> None:
+    with_held_out = replace(recipe.tasks["text"], held_out=[str(world_folder / "held-out")])
+    short = replace(
+        shorter(recipe, max_steps=6, save_every=4, evaluate_every=2, lr_schedule={"warmup_steps": 1}),
+        tasks={"text": with_held_out},
+    )
+    caplog.set_level(logging.INFO)
+    run = pretrain(short, tmp_path / "run", callbacks=[Ending(method)])
+    assert Checkpoints(run).steps()[-1] == last == json.loads((run / "status.json").read_text())["step"]
+    assert f"the run ends early, after step {last}: callback Ending returned STOP" in (run / "log.txt").read_text()
+    pretrain(short, run)
+    assert Checkpoints(run).steps()[-1] == 6, "without the callback the same call resumes the run"
+
+
+def test_another_answer_is_refused(recipe: Recipe, tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match=r"Ending: on_step returned 'stop'; allowed: None or workbench\.STOP"):
+        pretrain(shorter(recipe, max_steps=4), tmp_path / "run", callbacks=[Ending("on_step", "stop")])
+
+
+def test_a_method_that_is_never_called_is_refused_before_the_run(recipe: Recipe, tmp_path: Path) -> None:
+    strange = type("Strange", (Callback,), {"on_log": lambda *_: None, "on_gpu": True})()
+    with pytest.raises(WorkbenchError, match=r"unknown method 'on_log' .*Valid: on_checkpoint, on_evaluation, on_step"):
+        pretrain(recipe, tmp_path / "run", callbacks=[strange])
+    assert not (tmp_path / "run").exists()

@@ -48,9 +48,9 @@ PLACES: dict[str, tuple[Any, str, str, set[str]]] = {
     "memory": (workbench.training.metrics, "memory_gib", "how much memory", {"memory_gib"}),
     "lap": (Meter, "lap", "the meter", RATES),
     "add": (Meter, "add", "the meter", set()),
-    "board": (SummaryWriter, "__init__", "TensorBoard", set()),
-    "scalars": (SummaryWriter, "add_scalar", "TensorBoard", set()),
-    "close": (SummaryWriter, "close", "TensorBoard", set()),
+    "board": (SummaryWriter, "__init__", "tracker tensorboard", set()),
+    "scalars": (SummaryWriter, "add_scalar", "tracker tensorboard", set()),
+    "close": (SummaryWriter, "close", "tracker tensorboard", set()),
     "line": (workbench.training.display, "_line", "the display", set()),
     "block": (Preamble, "facts", "the overview", set()),
 }

@@ -11,7 +11,8 @@ import pytest
 from workbench.core.processes.distributed import World
 from workbench.core.terminal import Terminal
 from workbench.training.display import run_logging
-from workbench.training.metrics import MetricsLog
+from workbench.training.tracker import TrackedRun
+from workbench.training.trackers.tensorboard import TensorboardTracker
 
 FULL = Path("/dev/full")
 
@@ -35,7 +36,8 @@ def test_only_bugs_of_threads_are_reported(
 ) -> None:
     seen: list[object] = []
     monkeypatch.setattr(threading, "excepthook", seen.append)
-    log = MetricsLog(tmp_path, 0, 0)
+    tracker = TensorboardTracker()
+    tracker.begin(TrackedRun("it", "0" * 32, tmp_path, 0, {}))
 
     def fail() -> None:
         raise error
@@ -43,6 +45,6 @@ def test_only_bugs_of_threads_are_reported(
     thread = threading.Thread(target=fail)
     thread.start()
     thread.join()
-    log.close()
+    tracker.end(False)
     assert bool(seen) == reported
     assert threading.excepthook == seen.append

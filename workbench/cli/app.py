@@ -59,6 +59,7 @@ COMMANDS = {
     "verify-resume": Entry(
         "workbench.cli.training:verify_resume", "Check that a resumed run equals an uninterrupted one."
     ),
+    "sweep": Entry("workbench.cli.sweep:sweep", "Train a recipe with other values of some keys, and rank the trials."),
     "finetune": Entry("workbench.cli.evaluation:finetune", "Fine-tune a run on a downstream task."),
     "evaluate": Entry(
         "workbench.cli.evaluation:evaluate",

@@ -6,17 +6,14 @@ import json
 from typing import Annotated
 
 import typer
-from annotated_types import Ge, Le, MinLen
+from annotated_types import MinLen
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
-from workbench.core.files.stores import fetched
-from workbench.core.files.urls import url_of
 from workbench.core.options.bounds import Place, Seed, Word
 from workbench.core.terminal import Terminal
-from workbench.evaluation.analysis.comparison import SAMPLES, compare
+from workbench.evaluation.analysis.comparison import SAMPLES, Samples, compare, local_side
 from workbench.runs.output_places import OutputFile
-from workbench.runs.stored_run import fetched_run
 
 
 def compare_sides(
@@ -30,9 +27,7 @@ def compare_sides(
         ),
     ],
     samples: Annotated[
-        int,
-        Ge(100),
-        Le(1_000_000),
+        Samples,
         typer.Option(help="Number of bootstrap samples: draws of the items with replacement."),
     ] = SAMPLES,
     seed: Annotated[Seed, typer.Option(help="Seed of the bootstrap samples.")] = 0,
@@ -63,7 +58,7 @@ def compare_sides(
     if len(sides) < 2:
         raise WorkbenchError(f"compare takes two sides or more; found {sides[0]} alone")
     found = compare(
-        [",".join(map(_local, side.split(","))) for side in sides],
+        [",".join(map(local_side, side.split(","))) for side in sides],
         samples=samples,
         seed=seed,
         task=task,
@@ -73,11 +68,3 @@ def compare_sides(
         Terminal().print(comparison.table())
     if output is not None:
         write_text(output, json.dumps([each.record() for each in found], indent=1, ensure_ascii=False) + "\n")
-
-
-def _local(place: str) -> str:
-    """The path of a run or a file; that of a URL is fetched."""
-    url = url_of(place)
-    if url is None:
-        return place
-    return str(fetched(url) if url.endswith((".json", ".jsonl")) else fetched_run(url))

@@ -256,6 +256,14 @@ KINDS = {
         "A learning rate schedule: the learning rate of a step as a share of the peak.",
         "Schedule",
     ),
+    "tracker": Kind(
+        "training.trackers",
+        "workbench.training.tracker:Tracker",
+        "log",
+        ("step", "metrics"),
+        "An experiment tracker: it gets the metrics of a run as they are logged.",
+        "Tracker",
+    ),
     "family": Kind(
         "interop.families",
         "workbench.interop.family:CheckpointFamily",

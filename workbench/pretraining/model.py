@@ -72,15 +72,20 @@ class PretrainingModel(nn.Module):
         self.fixed = frozenset(fixed)
         for name in self.fixed:
             self.heads[name].requires_grad_(False)
-        self.averages = nn.ModuleDict({name: self._averages_of(f.follows) for name, f in self.followers.items()})
+        self.averages = nn.ModuleDict({name: self._averages_of(f) for name, f in self.followers.items()})
         self.progress = 1.0
         self.remembered: Memory | None = None
 
-    def _averages_of(self, network: str) -> nn.ModuleDict:
-        """A copy of the averaged module of each head of a network."""
-        heads = {name: head.averaged() for name, head in self.heads_of(network).items() if isinstance(head, Head)}
+    def _averages_of(self, follower: Follower) -> nn.ModuleDict:
+        """A copy of the averaged module of each head of the followed network."""
+        heads = {name: self._averaged(name, follower) for name in self.heads_of(follower.follows)}
         copies = nn.ModuleDict({name: copied(part) for name, part in heads.items() if part is not None})
         return copies.requires_grad_(False)
+
+    def _averaged(self, name: str, follower: Follower) -> nn.Module | None:
+        """The module of a head that a follower averages."""
+        head = self.heads[name]
+        return head if follower.heads or not isinstance(head, Head) else head.averaged()
 
     def train(self, mode: bool = True) -> PretrainingModel:
         super().train(mode)
@@ -111,7 +116,8 @@ class PretrainingModel(nn.Module):
             averages = self.averages[name]
             assert isinstance(averages, nn.ModuleDict)
             for head, average in averages.items():
-                followed = self.heads[head].averaged()  # type: ignore[operator]
+                followed = self._averaged(head, follower)
+                assert followed is not None
                 yield average, followed, follower.decay
 
     def network_name(self, name: str | None = None) -> str:

@@ -56,11 +56,13 @@ def check_held_out(recipe: Recipe) -> None:
             f"train.evaluate_every = {spec.evaluate_every}, but no task names held-out corpora: give one in "
             "tasks.<name>.held_out, or set train.evaluate_every=0"
         )
-    if spec.best is not None and not (passes and spec.evaluate_every):
-        raise WorkbenchError(
-            f"train.best = {spec.best!r} follows a held-out metric: set held_out corpora in a task and "
-            "train.evaluate_every"
-        )
+    followed = {"best": spec.best, "stop.metric": spec.stop and spec.stop.metric}
+    for key, metric in followed.items():
+        if metric is not None and not (passes and spec.evaluate_every):
+            raise WorkbenchError(
+                f"train.{key} = {metric!r} follows a held-out metric: set held_out corpora in a task and "
+                "train.evaluate_every"
+            )
 
 
 @contextmanager

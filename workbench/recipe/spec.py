@@ -179,10 +179,13 @@ class NetworkSpec:
 @dataclass
 class Follower:
     """A network that is a moving average of another one (MoCo, arXiv:1911.05722, section 3.2). After every update each
-    of its weights becomes `decay * own + (1 - decay) * followed`. It starts as a copy and has no gradient."""
+    of its weights becomes `decay * own + (1 - decay) * followed`. It starts as a copy and has no gradient. With `heads`
+    all heads that read the followed network are averaged too, so that the follower is evaluated and exported with
+    them; otherwise only the parts of heads that an objective asks for."""
 
     follows: Word
     decay: Momentum
+    heads: bool = False
 
 
 @dataclass
@@ -300,6 +303,30 @@ class ParallelSpec:
     offload: bool = False
 
 
+EMA = "ema"
+"""The name of the network of `train.ema`."""
+
+
+@dataclass
+class EmaSpec:
+    """A moving average of a network and its heads, as a network `ema` (`Follower`): Polyak averaging with exponential
+    weights (Tarvainen and Valpola, arXiv:1703.01780, equation 2). `network` names the network, where there are
+    several."""
+
+    decay: Momentum = 0.999
+    network: Word | None = None
+
+
+@dataclass
+class StopSpec:
+    """Early stopping: the run ends after `patience` held-out passes in a row (`evaluate_every`) in which the held-out
+    `metric` was not better than its best value by more than `min_delta`."""
+
+    metric: Name
+    patience: Count = 3
+    min_delta: NotNegative = 0.0
+
+
 @dataclass
 class TrainSpec:
     """The training loop. Sizes are in samples (corpus items); `lr` is the peak; times are in optimizer steps.
@@ -333,6 +360,9 @@ class TrainSpec:
     keep_last: Count = 2
     async_save: bool = False
     best: Name | None = None
+    stop: StopSpec | None = None
+    ema: EmaSpec | None = None
+    trackers: list[ComponentName | ComponentSpec] = field(default_factory=lambda: ["tensorboard"])
     on_error: Literal["stop", "skip"] = "stop"
     skip_limit: CountOrZero = 100
     verify: bool = True
@@ -412,9 +442,21 @@ class Recipe:
             raise WorkbenchError("the recipe names no task; give at least one under `tasks`")
         if not self.networks:
             raise WorkbenchError("the recipe names no network; give its streams and layers under `model`")
+        if self.train.ema is not None:
+            self._check_ema()
         for name, follower in self.followers.items():
             if follower.follows not in self.networks:
-                raise unknown("network", follower.follows, self.networks, f"model.{name}.follows")
+                place = "train.ema.network" if self.train.ema and name == EMA else f"model.{name}.follows"
+                raise unknown("network", follower.follows, self.networks, place)
+
+    def _check_ema(self) -> None:
+        assert self.train.ema is not None
+        if isinstance(self.model, dict) and EMA in self.model:
+            raise WorkbenchError(f"model.{EMA} has the name of the network of train.ema; give it another name")
+        if self.train.ema.network is None and len(self.networks) > 1:
+            raise WorkbenchError(
+                f"train.ema: the recipe has the networks {', '.join(self.networks)}; name one: train.ema.network"
+            )
 
     def __repr__(self) -> str:
         networks, tasks = ", ".join(self.networks), ", ".join(self.tasks)
@@ -436,7 +478,10 @@ class Recipe:
     def followers(self) -> dict[str, Follower]:
         """The networks that follow others, by name."""
         described = self.model if isinstance(self.model, dict) else {}
-        return {name: spec for name, spec in described.items() if isinstance(spec, Follower)}
+        found = {name: spec for name, spec in described.items() if isinstance(spec, Follower)}
+        if (ema := self.train.ema) is not None:
+            found[EMA] = Follower(ema.network or next(iter(self.networks)), ema.decay, heads=True)
+        return found
 
     @property
     def stored(self) -> bool:

@@ -49,6 +49,8 @@ MAY_CHANGE = (
             "async_save",
             "parallel.*",
             "best",
+            "stop*",
+            "trackers*",
             "on_error",
             "skip_limit",
             "verify",
@@ -222,7 +224,7 @@ def _is_place(value: Any) -> bool:
 
 def _compared(old: Recipe, new: Recipe) -> tuple[dict[str, Any], dict[str, Any], list[str]]:
     """Both recipes by their keys, and the keys that differ."""
-    before, after = (dict(_flat(with_urls(dataclasses.asdict(recipe)))) for recipe in (old, new))
+    before, after = recipe_values(old), recipe_values(new)
     return before, after, [key for key in {**before, **after} if _differ(before.get(key), after.get(key))]
 
 
@@ -284,6 +286,11 @@ def _identity(tokenizer: str) -> str | None:
         return Tokenizer.load(tokenizer).identity
     except WorkbenchError:
         return None
+
+
+def recipe_values(recipe: Recipe) -> dict[str, Any]:
+    """The values of a recipe by their dotted keys."""
+    return dict(_flat(with_urls(dataclasses.asdict(recipe))))
 
 
 def _flat(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

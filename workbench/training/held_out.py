@@ -192,13 +192,13 @@ class PassSums:
         add_sums(window.metrics, metrics)
 
 
-def improves(name: str, value: float, best: float | None) -> bool:
-    """Whether a held-out value is better than the best so far, which NaN never is: smaller for losses, ranks and
-    perplexities."""
+def improves(name: str, value: float, best: float | None, min_delta: float = 0.0) -> bool:
+    """Whether a held-out value is better than the best so far by more than `min_delta`, which NaN never is: smaller for
+    losses, ranks and perplexities."""
     if best is None or math.isnan(value):
         return not math.isnan(value)
     smaller = name.rsplit("/", 1)[-1].endswith(("loss", "rank", "perplexity", "error"))
-    return value < best if smaller else value > best
+    return value < best - min_delta if smaller else value > best + min_delta
 
 
 class Measured:

@@ -1,6 +1,6 @@
 """The measurements of a run, and the files that they are written to.
 
-`MetricsLog`                      lines of metrics.jsonl, and TensorBoard
+`MetricsLog`                      lines of metrics.jsonl
 `Window`                          losses and metrics of the steps since the last line
 `Meter`                           tokens, samples and operations per second since the last line
 `flops_per_row`, `measured_peak`  operations of the model, and the machine's capability: for the utilisation
@@ -14,13 +14,12 @@ import math
 import resource
 import shutil
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import nn
@@ -35,7 +34,7 @@ from workbench.models.compilation import uncompiled
 from workbench.models.network import Network
 from workbench.pretraining.model import PretrainingModel
 from workbench.runs.metrics_file import Record, faults, split_lines
-from workbench.runs.names import DAMAGED_METRICS, METRICS, TENSORBOARD
+from workbench.runs.names import DAMAGED_METRICS, METRICS
 from workbench.sequences.batch import MicroBatch
 from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
@@ -45,30 +44,23 @@ from workbench.training.parallel import ParallelModel
 from workbench.training.rank_statistics import FORWARD, ForwardClock
 from workbench.training.step import StepResult
 
-if TYPE_CHECKING:
-    from torch.utils.tensorboard import SummaryWriter
-
 logger = logging.getLogger(__name__)
 
 
-BOARD = "writing for TensorBoard"
-
-
 class MetricsLog(Callback):
-    """Appends records to metrics.jsonl and to TensorBoard. Used on the main rank.
+    """Appends records to metrics.jsonl. Used on the main rank.
 
     Lines after `step`, written by a run that continued beyond its last checkpoint, are removed first. Damaged ones are
     moved to a file next to it. Lines that do not fit the checkpoint stay, with a warning. The run ends where
-    metrics.jsonl cannot be written; it continues without TensorBoard.
+    metrics.jsonl cannot be written.
 
     Args:
         step: of the checkpoint from which the run continues.
         logged: the step of the last line of training before it.
-        spared: catches failures that need not end a run.
     """
 
-    def __init__(self, run: Path, step: int, logged: int, spared: Spared | None = None) -> None:
-        self.path, self.spared = run / METRICS, spared or Spared()
+    def __init__(self, run: Path, step: int, logged: int) -> None:
+        self.path = run / METRICS
         records, damaged = split_lines(self.path)
         if damaged:
             with (run / DAMAGED_METRICS).open("ab") as aside:
@@ -80,13 +72,6 @@ class MetricsLog(Callback):
         write_text(self.path, "".join(json.dumps(record) + "\n" for record in records))
         self.file = self.path.open("a+b")
         self._odd: set[str] = set()  # names that were not finite
-        self._hook = threading.excepthook
-        threading.excepthook = self._thread_failed
-        self.board: SummaryWriter | None = None
-        with self.spared(BOARD):
-            from torch.utils.tensorboard import SummaryWriter  # an installation of other versions fails here
-
-            self.board = SummaryWriter(str(run / TENSORBOARD), purge_step=step + 1)
 
     def on_step(self, step: int, metrics: Record) -> None:
         if metrics:
@@ -105,22 +90,12 @@ class MetricsLog(Callback):
         self._stay()
         self.file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
         self.file.flush()
-        if self.board is None or BOARD in self.spared.failed:
-            return
-        with self.spared(BOARD):
-            for name, value in record.items():
-                if name != "step" and isinstance(value, int | float):
-                    self.board.add_scalar(name, value, record["step"])
 
     def close(self) -> None:
-        threading.excepthook = self._hook
         try:
             self._stay()
         finally:
             self.file.close()
-            with self.spared(BOARD):
-                if self.board is not None:
-                    self.board.close()
 
     def _stay(self) -> None:
         """Write all lines again where the file was removed or replaced: lines appended to the old file are lost."""
@@ -132,11 +107,6 @@ class MetricsLog(Callback):
         self.file.close()
         self.file = self.path.open("a+b")
         logger.warning("%s was removed or replaced while the run writes it; its lines are written again", self.path)
-
-    def _thread_failed(self, failed: threading.ExceptHookArgs) -> None:
-        """TensorBoard's thread passes an error of the disk to the next write, so its traceback is not shown."""
-        if not isinstance(failed.exc_value, OSError):
-            self._hook(failed)
 
 
 def memory_gib(device: torch.device) -> float:

@@ -55,6 +55,7 @@ from workbench.training.capacity import check_memory
 from workbench.training.data import held_out_pass, reader_of
 from workbench.training.micro_batch import as_begun, with_micro_batch
 from workbench.training.parallel import built, is_lean, is_sharded
+from workbench.training.tracker import Tracker, make_trackers
 
 logger = logging.getLogger(__name__)
 ALONE = World()
@@ -78,6 +79,7 @@ class Plan:
         readers, held_out: by task, the endless stream of its corpora, and the pass over its held-out ones, if any.
         model: networks and heads on the CPU, with the weights that a new run starts from.
         schedule, lr_schedule: which tasks a step has, and its learning rate.
+        trackers: not opened yet.
     """
 
     recipe: Recipe
@@ -95,6 +97,7 @@ class Plan:
     model: PretrainingModel
     schedule: TaskSchedule
     lr_schedule: LearningRateSchedule
+    trackers: list[Tracker]
 
 
 def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_changes: bool = False) -> Plan:
@@ -115,7 +118,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
     resume = Checkpoints(run, world=world).whole()
     order = world.from_main(partial(_order_of, resume))
     world.from_main(partial(_check_draws, resume))
-    lr_schedule = make_lr_schedule(recipe.train)
+    lr_schedule, trackers = make_lr_schedule(recipe.train), make_trackers(recipe.train.trackers)
     check_held_out(recipe)
     schedule = TaskSchedule(recipe.schedule, recipe.tasks, recipe.seed)
     ranks = data_world(world, recipe.train.parallel.tensor)
@@ -143,7 +146,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         world.from_main(start) if is_lean(recipe.train, ranks) else start()
     _check_optimizer(model, recipe, ranks)
     world.from_main(partial(_warn_shared, recipe))
-    found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule
+    found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule, trackers
     return Plan(recipe, run, world, ranks, arithmetic, resume, order, data, *found)
 
 

@@ -31,7 +31,7 @@ from workbench.runs.names import STATUS, TOKENIZER, is_run
 from workbench.runs.status import noted_end
 from workbench.runs.stored_run import opened_run
 from workbench.training.arithmetic import arithmetic_of, computing
-from workbench.training.callbacks import Callback, named_callbacks
+from workbench.training.callbacks import Callback, UserCallbacks
 from workbench.training.display import Display, run_logging
 from workbench.training.failures import Spared, named_failures
 from workbench.training.plan import Plan, check
@@ -73,7 +73,7 @@ def pretrain(
         MachineError: a full disk, no memory, a loader worker or a rank that was lost.
         Stopped: Ctrl-C, SIGTERM, SIGHUP or SIGUSR1; a checkpoint of the last finished step is saved.
     """
-    followers = named_callbacks(callbacks)
+    followers = UserCallbacks(callbacks)
     console = Terminal(stderr=True)
     if recipe.train.parallel.shard == "none":  # shards are there to take less memory, and parameters come and go
         keep_freed_memory()
@@ -94,9 +94,9 @@ def pretrain(
         with noted_end(run, world) as end, named_failures(world):
             trainer = Trainer(plan, console, kept)
             try:
-                stopped = trainer.fit(stop, until, [*followers, *uploads])
+                stopped = trainer.fit(stop, until, followers, uploads)
             finally:
-                end.step = trainer.step
+                end.step, end.reason = trainer.step, trainer.stopped or end.reason
                 del (
                     trainer
                 )  # with DDP's reducer, whose end would wait for gloo's threads once the process group is gone

@@ -13,7 +13,6 @@ from typing import Any
 from rich.console import Console
 from torch import Tensor, nn
 
-from workbench.core.errors import unknown
 from workbench.core.keyed import DRAWS
 from workbench.core.processes.signals import WATCHED, StopRequest
 from workbench.core.terminal import Terminal
@@ -25,17 +24,19 @@ from workbench.pretraining.model import PretrainingModel
 from workbench.runs.checkpoint import frozen_of, read_memory, restore, step_of
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.data_record import keep_run
+from workbench.runs.folder import recipe_values
 from workbench.runs.frozen_weights import FrozenNames
 from workbench.runs.metrics_file import Record
 from workbench.runs.provenance import provenance
 from workbench.sequences.batch import MicroBatch, tensors_of
 from workbench.training.arithmetic import warn_change
-from workbench.training.callbacks import Callback
+from workbench.training.callbacks import Callback, UserCallbacks
 from workbench.training.capacity import forget_trials, step_peak
 from workbench.training.display import Display
+from workbench.training.early_stopping import EarlyStopping, held_out_value
 from workbench.training.failures import Spared
 from workbench.training.first_steps import BuiltTensors, FirstSteps, reached_by_some
-from workbench.training.held_out import PREFIX, HeldOut, improves
+from workbench.training.held_out import HeldOut, improves
 from workbench.training.metrics import Meter, MetricsLog, Window, flops_per_row, measured_peak, trial_pass
 from workbench.training.modes import set_training
 from workbench.training.nonfinite import checked_terms
@@ -44,6 +45,7 @@ from workbench.training.plan import Plan
 from workbench.training.preamble import Preamble
 from workbench.training.rank_statistics import statistics
 from workbench.training.step import MissingError, Updater
+from workbench.training.tracker import TrackedRun, Trackers
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +79,9 @@ class Trainer:
         self.checkpoints = Checkpoints(self.run, self.spec.keep_last, kept, self.world)
         self.root.remembered = Memory()
         self.callbacks: list[Callback] = []
+        self.users, self.asks_users = UserCallbacks(), False
+        self.early = EarlyStopping(self.spec.stop)
+        self.stopped = ""  # why the run ends before its last step
         self.step = 0
         self.seconds = 0.0
         self.best: dict[str, Any] | None = None
@@ -127,16 +132,24 @@ class Trainer:
         self.root.remembered = Memory.of(read_memory(latest), self.lanes, self.world.device)
         if self.world.is_main:
             self.window = Window.from_state(state["window"])
+        self.early.load(state.get("early_stopping"))
         logger.info("continuing from %s", latest)
         if self.world.is_main:
             warn_change(state.get("arithmetic"), self.plan.arithmetic)
         scale: dict[str, float] | None = state.get("loss_scale")
         return scale
 
-    def fit(self, stop: StopRequest, until: int | None = None, callbacks: Sequence[Callback] = ()) -> int:
+    def fit(
+        self,
+        stop: StopRequest,
+        until: int | None = None,
+        callbacks: UserCallbacks | None = None,
+        uploads: Sequence[Callback] = (),
+    ) -> int:
         """Train up to step `until` (default: max_steps), saving at its end; after one step where `stop` asks for it.
 
-        The main rank calls the `callbacks`, after those that show and write the metrics.
+        The main rank calls the `callbacks` and the `uploads`, after those that show and write the metrics. `stopped`
+        is the reason of a run that `train.stop` or a callback ended.
 
         Returns 0, or the number of the signal that asked to stop; a checkpoint of the last finished step is there in
         both cases.
@@ -148,6 +161,12 @@ class Trainer:
         if self.step >= end:
             logger.info("the run is at step %d of %d: nothing to do", self.step, end)
             return 0
+        if self._stops():
+            how = "to train on, raise train.stop.patience, or set train.stop=null"
+            logger.info("the run ended early at step %d (%s); %s", self.step, self.stopped, how)
+            return 0
+        self.users = callbacks or self.users
+        self.asks_users = self.world.from_main(lambda: bool(self.users.callbacks))
         self.parallel.begin(self.batches)
         if self.spec.evaluate_every:
             self.held_out.check()
@@ -166,8 +185,9 @@ class Trainer:
         last = self.step - self.window.steps
         with feed, ExitStack() as stack:  # it forks before there are threads, TensorBoard's and the display's
             if self.world.is_main:
-                log = stack.enter_context(closing(MetricsLog(self.run, self.step, last, spared)))
-                self.callbacks = [stack.enter_context(display), log, *callbacks]
+                log = stack.enter_context(closing(MetricsLog(self.run, self.step, last)))
+                trackers = stack.enter_context(Trackers(self.plan.trackers, self._tracked(), spared))
+                self.callbacks = [stack.enter_context(display), log, trackers, self.users, *uploads]
             try:
                 asked = self._loop(end, feed, places, stop, meter)
                 self.complete_checkpoint()
@@ -175,6 +195,10 @@ class Trainer:
                 self.checkpoints.abandon()
                 raise
             return asked
+
+    def _tracked(self) -> TrackedRun:
+        name = f"{self.run.resolve().name}-{self.id[:8]}"
+        return TrackedRun(name, self.id, self.run, self.step, recipe_values(self.recipe))
 
     def _loop(self, end: int, feed: Feed, places: Iterator[MicroBatchId], stop: StopRequest, meter: Meter) -> int:
         meter.skip()
@@ -221,9 +245,12 @@ class Trainer:
                 callback.on_step(self.step, metrics)
             if self._due(self.spec.evaluate_every, self.spec.max_steps):
                 self._evaluate(feed)
-            if asked or self._due(self.spec.save_every, end) or self.step == end:
+            ends = self._stops()
+            if asked or ends or self._due(self.spec.save_every, end) or self.step == end:
                 self.save()
-            if asked:
+            if ends and self.step < end:
+                logger.info("the run ends early, after step %d: %s", self.step, self.stopped)
+            if asked or ends:
                 return asked
             meter.skip()
         return 0
@@ -240,6 +267,14 @@ class Trainer:
         if self.world.size == 1:
             return stop.signal
         return next((number for number, flag in zip(WATCHED, flags, strict=True) if flag), 0)
+
+    def _stops(self) -> bool:
+        """Whether the run ends before its last step, in which all ranks agree; `stopped` is the reason."""
+        self.stopped = self.early.reason
+        if not self.stopped and self.asks_users:
+            by = self.world.from_main(lambda: self.users.stopped_by)
+            self.stopped = f"{by} returned STOP" if by else ""
+        return bool(self.stopped)
 
     def _due(self, every: int, last: int) -> bool:
         return every > 0 and (self.step % every == 0 or self.step == last)
@@ -299,13 +334,12 @@ class Trainer:
             return
         for callback in self.callbacks:
             callback.on_evaluation(self.step, {"step": self.step, **values})
+        self.early.add(values)
         if self.spec.best is None:
             return
-        name = self.spec.best if self.spec.best.startswith(PREFIX) else f"{PREFIX}{self.spec.best}"
-        if name not in values:
-            raise unknown("metric", name, values, "train.best")
-        if improves(name, values[name], self._best_of(name)):
-            self.best = {"metric": name, "value": values[name], "step": self.step}
+        name, value = held_out_value(values, self.spec.best, "train.best")
+        if improves(name, value, self._best_of(name)):
+            self.best = {"metric": name, "value": value, "step": self.step}
             self.checkpoints.save_best(self.root, self._state())
 
     def _best_of(self, name: str) -> float | None:
@@ -328,7 +362,7 @@ class Trainer:
             self.optimizer,
             self._state(),
             self._memory(),
-            consolidated=self.step == self.spec.max_steps,
+            consolidated=self.step == self.spec.max_steps or bool(self.stopped),
             background=self.spec.async_save,
         )
         if not self.spec.async_save:
@@ -356,6 +390,7 @@ class Trainer:
             "step": self.step,
             "seconds": self.seconds,
             "best": self.best,
+            "early_stopping": self.early.state(),
             "window": self.window.state(),
             "versions": provenance(),
             "arithmetic": self.plan.arithmetic.state(),

@@ -74,7 +74,7 @@ def verify_resume(recipe: Recipe, run_dir: str | Path, steps: int | None = None)
     if not 2 <= steps <= most:
         raise WorkbenchError(f"--steps = {steps}; allowed: 2 to train.max_steps = {most}")
     whole, separated = (Path(run_dir) / name for name in RUNS)
-    recipe = replace(recipe, train=replace(recipe.train, log_every=1))
+    recipe = replace(recipe, train=replace(recipe.train, log_every=1, trackers=[]))
     with distributed() as world, _held(Path(run_dir), world):
         pretrain(recipe, whole, until=steps)
         recipe = as_begun(recipe, whole)

@@ -11,24 +11,37 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 from rich.markup import escape
 from rich.table import Table
 
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.stores import fetched
+from workbench.core.files.urls import url_of
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
 from workbench.metrics.baselines import equalled
 from workbench.metrics.resampling import Difference, compared_numbers, units_of
 from workbench.metrics.tallies import SHARES, Tally
 from workbench.runs.metrics_file import Record, read_json, read_result, results_in
 from workbench.runs.names import EVALUATIONS, SEEDS, is_run
+from workbench.runs.stored_run import fetched_run
 
 SAMPLES = 10_000
+Samples = Annotated[int, Ge(100), Le(1_000_000)]
 SHOWN = 3
 FEW_SEEDS = 5
 TASK = "code of the task"
+
+
+def local_side(place: str) -> str:
+    """The path of a run or a file; that of a URL is fetched."""
+    url = url_of(place)
+    if url is None:
+        return place
+    return str(fetched(url) if url.endswith((".json", ".jsonl")) else fetched_run(url))
 
 
 class EvaluatedItems(NamedTuple):

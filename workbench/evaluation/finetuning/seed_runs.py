@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.result import Result
 from workbench.metrics.baselines import against
 from workbench.runs.names import SEEDS
+from workbench.training.callbacks import Callback
 from workbench.training.pretrain import pretrain
 
 
@@ -82,17 +83,18 @@ class SeedStatistics:
         return table
 
     def save(self, path: Path) -> None:
-        """Show the table, and write it as JSON."""
-        Terminal().print(self.table())
+        """Write the statistics as JSON."""
         record = {**dataclasses.asdict(self), "numbers": self.summary()}
         write_text(path, json.dumps(record, indent=1, ensure_ascii=False) + "\n")
 
 
-def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> SeedStatistics:
+def fine_tune_seeds(
+    task: DownstreamTask[Any, Any], tuning: Tuning, callbacks: Iterable[Callback] = (), *, show: bool = True
+) -> SeedStatistics:
     """Fine-tune with `tuning.seeds` seeds, from the recipe's on, and evaluate each run on `tuning.held_out`.
 
     The runs go to the folder that one run would have, with -seed-N added; the table lies next to them as -seeds.json.
-    If it is started again, it resumes.
+    If it is started again, it resumes. `show` prints the results and the table.
 
     Raises:
         WorkbenchError: nothing to evaluate on, or as `fine_tune` and `evaluate`.
@@ -107,13 +109,16 @@ def fine_tune_seeds(task: DownstreamTask[Any, Any], tuning: Tuning) -> SeedStati
     if isinstance(folder, str):
         raise WorkbenchError(f"--output {folder}: with --seeds the runs are written to {LOCAL_ONLY}")
     recipe = recipe_of(task, tuning)
-    results: dict[str, Result] = {}
+    callbacks, results = list(callbacks), {}
     with distributed() as world:  # joined once for all runs
         for seed in range(recipe.seed, recipe.seed + tuning.seeds):
-            run = pretrain(dataclasses.replace(recipe, seed=seed), folder.with_name(f"{folder.name}-seed-{seed}"))
-            results[str(run)] = evaluate(task, score(run=run))
+            place = folder.with_name(f"{folder.name}-seed-{seed}")
+            run = pretrain(dataclasses.replace(recipe, seed=seed), place, callbacks=callbacks)
+            results[str(run)] = evaluate(task, score(run=run), show=show)
         statistics_of_runs = SeedStatistics.of(results, tuning.held_out)
         world.from_main(partial(statistics_of_runs.save, folder.with_name(folder.name + SEEDS)))
+        if show and world.is_main:
+            Terminal().print(statistics_of_runs.table())
     return statistics_of_runs
 
 
