@@ -79,6 +79,7 @@ COMMANDS = {
     ),
     "encode": Entry("workbench.cli.encoding:encode", "Compute vectors of texts or images with a trained model."),
     "generate": Entry("workbench.cli.generation:generate", "Generate texts with a trained model."),
+    "serve": Entry("workbench.cli.serve:serve", "Serve a page on this machine that asks runs, several side by side."),
     "prune": Entry("workbench.cli.prune:prune", "Remove heads and rows that matter least: a smaller run."),
     "export": Entry(
         "workbench.cli.export:export", "Write a run's network as a checkpoint of Hugging Face or an original code base."

@@ -75,6 +75,7 @@ Number = Annotated[float, BeforeValidator(_from_text)]
 # whole numbers
 Count = Annotated[int, Ge(1), Le(10**12)]
 CountOrZero = Annotated[int, Ge(0), Le(10**12)]
+Port = Annotated[int, Ge(1), Le(65535)]
 Size = Annotated[int, Ge(1), Le(2**20)]
 SizeOrZero = Annotated[int, Ge(0), Le(2**20)]
 Heads = Annotated[int, Ge(1), Le(1024)]
