@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from workbench.core.options.bounds import Assignment, Count, Name, Question, Word
+from workbench.core.options.bounds import Assignment, Count, Name, Place, Positive, Question, SomeShare, Word
 from workbench.evaluation.options import (
     BatchSize,
     Epochs,
@@ -231,11 +231,16 @@ class PerplexityScoring(LikelihoodScoring):
     An encoder-decoder predicts the target of its own objective from the rest of the text. A captioning model predicts
     the caption from the image. These have no bits per byte.
 
+    With --memory the probabilities are mixed with those of the tokens that came after similar states in another corpus
+    (kNN-LM). The network alone, and a memory whose tokens are permuted, are among the baselines.
+
     One line for each text, with its own perplexity, is next to the result (.jsonl).
 
     Examples:
 
       workbench evaluate perplexity runs/gpt corpora/text-held-out --unigrams corpora/text
+
+      workbench evaluate perplexity runs/gpt corpora/text-held-out --memory corpora/text
 
       workbench evaluate perplexity gpt2-folder corpora/text-held-out --stride 512
     """
@@ -243,6 +248,12 @@ class PerplexityScoring(LikelihoodScoring):
     stride: Annotated[
         Count | None, typer.Option(help="New tokens that each window predicts; default: all tokens of the window.")
     ] = None
+    memory: Annotated[
+        Place | None, typer.Option(metavar="CORPUS", help="Texts whose states and next tokens are remembered (kNN-LM).")
+    ] = None
+    neighbours: Annotated[Count, typer.Option(help="Remembered states that a prediction reads.")] = 64
+    memory_share: Annotated[SomeShare, typer.Option(help="Share of the memory's probability.")] = 0.25
+    memory_temperature: Annotated[Positive, typer.Option(help="Divisor of the squared distances of states.")] = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
