@@ -77,7 +77,9 @@ def test_the_triples_of_linked_mentions_come_first(graph: GraphStore) -> None:
 def test_words_retrieve_triples_without_links(graph: GraphStore) -> None:
     by_words = prompt(graph, by="words", triples=BranchOptions(most=1))
     assert not by_words.reads_spans
-    assert read(by_words, sequence(f"{FOURTH} has boats .")) == spelt(f"{FOURTH} lies by {RIVERS[0]} . {FOURTH} has boats .")
+    assert read(by_words, sequence(f"{FOURTH} has boats .")) == spelt(
+        f"{FOURTH} lies by {RIVERS[0]} . {FOURTH} has boats ."
+    )
     assert read(by_words, sequence("nothing")) == spelt("nothing")
     assert by_words.take_dropped() == {"texts that no triple is like": 1}
 
