@@ -114,7 +114,7 @@ def attacks(output: Path) -> list[list[str]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output", type=Path, required=True, help="folder for corpora, runs and results")
-    parser.add_argument("--steps", type=int, default=75, help="of pretraining")
+    parser.add_argument("--steps", type=int, default=40, help="of pretraining")
     parser.add_argument("--seeds", type=int, default=5, help="so many, from 0 on")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at once")
     options = parser.parse_args()

@@ -126,7 +126,8 @@ class ChooseTuning(Tuning):
 class ChooseScoring(Scoring):
     """Accuracy of the best choice and mean reciprocal rank of the right one, compared with the first choice.
 
-    CORPUS holds texts with `choices` and `answer`, or images with one question each and its `choices` and `answer`.
+    CORPUS holds texts with `choices` and `answer`, or images with one question each and its `choices` and `answer`. A
+    run that was trained by contrast of pairs ranks the choices by their vectors.
 
     Example:
 
