@@ -163,7 +163,6 @@ NEAREST = (
         "`elmo`, `ulmfit`",
         "objectives of translation, of a gap, of neighbouring sentences",
     ),
-    ("GreaseLM", "`knowbert`, `k-bert`", "a graph layer over a subgraph"),
     ("RETRO", "`evaluate perplexity --memory`, `kg.triple_prompt`", "layers that read retrieved texts"),
     ("Oscar", "`uniter`", "names of objects as a second text"),
     ("BLIP, BLIP-2", "`albef`, `coca`, `llava`", "recipes; layers of a Q-Former between queries and a tower"),

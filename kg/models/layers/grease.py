@@ -39,7 +39,7 @@ class GreaseLayer(nn.Module):
         edges: the stream of the edges, without an embedding.
         relations: the relations of the graph, at least.
         sizes: hidden size of every stream (given by the network).
-        num_heads: attention heads of the nodes.
+        heads: attention heads of the nodes.
         interaction_size: inner width of the exchange.
         dropout: of messages and of the exchange.
     """
@@ -51,16 +51,16 @@ class GreaseLayer(nn.Module):
         edges: Word,
         relations: Size,
         sizes: dict[str, int],
-        num_heads: Heads = 2,
+        heads: Heads = 2,
         interaction_size: Size = 200,
         dropout: Dropout = 0.0,
     ) -> None:
         super().__init__()
-        self.stream, self.nodes, self.edges, self.heads = stream, nodes, edges, num_heads
+        self.stream, self.nodes, self.edges, self.heads = stream, nodes, edges, heads
         self.reads = self.changes = (stream, nodes)
         width, size = sizes[stream], sizes[nodes]
-        if size % num_heads:
-            raise WorkbenchError(f"the nodes have size {size}; allowed: a multiple of num_heads = {num_heads}")
+        if size % heads:
+            raise WorkbenchError(f"the nodes have size {size}; allowed: a multiple of heads = {heads}")
         self.kind = nn.Embedding(KINDS, size)
         self.relation = nn.Embedding(2 * relations + 2, size)  # both ways, to the interaction node, to itself
         self.query = nn.Linear(size, size)
@@ -80,8 +80,10 @@ class GreaseLayer(nn.Module):
         text, nodes = hidden[self.stream], self._propagated(hidden[self.nodes], context)
         parts = [context.batch.streams[name] for name in (self.stream, self.nodes)]
         both = [bool(rows and others) for rows, others in zip(*(part.lengths for part in parts), strict=True)]
-        chosen = torch.tensor(both, device=text.device)
-        first, node = (part.offsets[:-1][chosen] for part in parts)
+        first, node = (part.offsets[:-1] for part in parts)
+        if not all(both):
+            chosen = torch.tensor(both).nonzero()[:, 0].to(text.device)
+            first, node = first[chosen], node[chosen]
         joined = torch.cat([text[first], nodes[node].to(text.dtype)], dim=-1)
         made = self.exchange_outer(self.dropout(nn.functional.gelu(self.exchange_inner(joined))))
         own, others = made.split([text.shape[-1], nodes.shape[-1]], dim=-1)

@@ -16,7 +16,8 @@ from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence, text_fields
 
 CASE = LayerCase(
-    {"stream": "image", "nodes": "text", "edges": "mention", "relations": 3}, {"attention": "it weighs edges"}
+    {"stream": "image", "nodes": "text", "edges": "mention", "relations": 3},
+    {"attention": "it weighs edges", "cache": "a text is read as a whole"},
 )
 SIZES, HEADS = {"text": 12, "node": 8}, 2
 EDGES = [[(0, 1, 0), (1, 0, 0), (1, 2, 3), (2, 1, 6)], [], [(0, 1, 0), (0, 1, 2)]]
