@@ -22,11 +22,11 @@ from tests.interop.worlds import WORDS, tokenizer
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.likelihood_options import PerplexityScoring
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.objective_task import items
 from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.scoring.token_memory import MemoryWriter, TokenMemory
-from workbench.evaluation.task_options import PerplexityScoring
 from workbench.evaluation.tasks.perplexity import Perplexity, check_stride, windows_of
 from workbench.interop.run_or_checkpoint import load
 from workbench.recipe.trees import recipe_from_dict

@@ -20,13 +20,13 @@ from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.likelihood_options import PerplexityScoring
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_fitting_objective
 from workbench.evaluation.scoring.likelihood import PredictedTokens, Reread, joined_predictions, token_nats
 from workbench.evaluation.scoring.likelihood_task import LikelihoodTask
 from workbench.evaluation.scoring.objective_task import items
 from workbench.evaluation.scoring.result import Result, corpus_input
 from workbench.evaluation.scoring.token_memory import MemoryWriter, TokenMemory
-from workbench.evaluation.task_options import PerplexityScoring
 from workbench.interop.run_or_checkpoint import load
 from workbench.models.kv_cache import KVCache
 from workbench.objectives.clm import Clm
