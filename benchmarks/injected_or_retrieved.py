@@ -45,7 +45,7 @@ STUDY = Study(
         *((way, f"{way}{PERMUTED}") for way in WAYS),
         *((INJECTED, PROMPTED), (INJECTED, RETRIEVED), (PROMPTED, RETRIEVED)),
     ),
-    *("facts", "accuracy", "accuracy of unseen facts", "steps"),
+    *("facts", "accuracy", "accuracy of unseen facts", "steps", "facts"),
 )
 TEST = "unseen"
 
