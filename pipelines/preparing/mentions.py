@@ -37,12 +37,14 @@ class MentionReader(CorpusReader):
     def records_from(self, place: RecordPlace) -> Iterator[Record]:
         for record in super().records_from(place):
             sample = super().sample(record)
-            for stretch in _mentions(sample):
+            for stretch in () if isinstance(sample, Drop) else _mentions(sample):
                 yield record._replace(data=(*record.data, stretch), where=f"{record.where}, {stretch}")
 
     def sample(self, record: Record) -> Sample | Drop:
         *data, stretch = record.data
         sample = super().sample(record._replace(data=tuple(data)))
+        if isinstance(sample, Drop):
+            return sample
         if not are_candidates(sample):
             raise WorkbenchError(
                 f"{record.where} has links without candidates; `workbench prepare link CORPUS --candidates 30 "

@@ -96,7 +96,7 @@ class TriplePromptTransform(TripleTransform):
         if "branch" in text:
             raise WorkbenchError("a prompt stands before kg.sentence_tree in the transforms: branches have positions")
         documents = text.get("doc", np.zeros(length, np.int64))
-        free, before, ids = self.max_length - length, [], []
+        free, before, ids = self.max_length - length, list[int](), list[int]()
         for document in dict.fromkeys(documents.tolist()):
             rows = np.flatnonzero(documents == document)
             plain = rows[~text["special"][rows]]
@@ -150,5 +150,6 @@ class TriplePromptTransform(TripleTransform):
         if not len(best):
             self.dropped["texts that no triple is like"] += 1
         if self.branches.blank is not None:
-            return [(self.branches.blank,)][: len(best)]
+            blank: Triples = [(self.branches.blank,)]
+            return blank[: len(best)]
         return [self.branches.encoded(self.texts[number]) for number in best.tolist()]
