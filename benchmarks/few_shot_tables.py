@@ -21,7 +21,7 @@ from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_
 from workbench.metrics.resampling import Difference, compared_numbers
 from workbench.runs.names import EVALUATIONS
 
-COLOURS = ("#1b6e4b", "#8a8a8a", "#c77f1a", "#3f6fb5", "#a3455b", "#5b4a8a")
+COLOURS = ("#1b6e4b", "#8a8a8a", "#c77f1a", "#3f6fb5", "#a3455b", "#5b4a8a", "#2b8a8a")
 Rows = list[list[str]]
 
 
@@ -34,6 +34,7 @@ class Study:
         steps: the reported differences, as pairs of designs: the first less the second.
         task, number: of the evaluations that are read; `metric` names the number for people.
         texts: what a training or test item is, in the plural.
+        items: what a test item is, where it is something else.
     """
 
     designs: Mapping[str, str]
@@ -42,6 +43,7 @@ class Study:
     number: str
     metric: str
     texts: str
+    items: str | None = None
 
 
 class Spread(NamedTuple):
@@ -118,7 +120,7 @@ def result_table(study: Study, sizes: Iterable[int], seeds: int, output: Path, t
 
 def gain_table(study: Study, gains: Iterable[Gain]) -> Rows:
     """Head and rows: differences of pairs."""
-    both = f"95 % over {study.texts} and seeds"
+    both = f"95 % over {study.items or study.texts} and seeds"
     rows = [[study.texts, "difference", study.metric, both, "p", "95 % over seeds (t)"]]
     for of in gains:
         interval = f"{of.together.low:+.3f} to {of.together.high:+.3f}"

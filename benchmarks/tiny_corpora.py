@@ -165,7 +165,9 @@ def _candidates(data: Path, corpora: Path) -> Iterator[Made]:
         text, examples, once = (str(corpora / f"{name}{end}") for name in ("text", "examples", "text-once"))
         yield f"text-once{end}", "prepare", "link", text, *graph
         yield f"text-linked{end}", "prepare", "link", once, *wordnet, "--alongside"
+        links = str(corpora / f"wiki-links{end}")
         yield f"wiki-links{end}", "prepare", "link", text, *graph, "--supervise"
+        yield f"mentions{end}", "prepare", "mentions", links, *graph[:2]
         yield f"senses{end}", "prepare", "link", examples, *wordnet, "--supervise"
 
 

@@ -21,18 +21,6 @@ from workbench.sequences.sequence import Sample
 log = logging.getLogger(__name__)
 
 
-def stated_triples(sample: Sample, graph: GraphStore, stated: GraphStore) -> Iterator[tuple[str, str, str]]:
-    """The triples of a sample; the tails of those that the graph has are as stated under the control."""
-    head = str(sample["id"])
-    for triple in sample["triples"]:
-        relation, tail = str(triple["relation"]), str(triple["tail"])
-        if stated is not graph:
-            known = [fact.other for fact in graph.facts(head, "out", [relation])]
-            if tail in known:
-                tail = stated.facts(head, "out", [relation])[known.index(tail)].other
-        yield head, relation, tail
-
-
 def reading(task: Task, graph: GraphStore) -> Task:
     """The task with the descriptions of a graph.
 

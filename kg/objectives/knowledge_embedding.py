@@ -27,9 +27,9 @@ from torch import Tensor
 
 from kg.graph.entity_facts import Direction
 from kg.graph.negatives import right_entities, stated_entities, wrong_entities
-from kg.graph.shuffle import FALSE_FACTS
+from kg.graph.stated_triples import StatedTriples
 from kg.graph.store import GraphStore
-from kg.objectives._descriptions import encoded, reading, stated_triples
+from kg.objectives._descriptions import encoded, reading
 from kg.objectives._translation import FALSE, NOBODY, TEXTS, TranslationHead
 from kg.sequences.description_roles import CAST, CastMember
 from kg.vectors.scores import TripleScores, VectorScores
@@ -60,7 +60,7 @@ class NegativeTriples:
     filtered: bool = True
 
 
-class KnowledgeEmbedding(Objective):
+class KnowledgeEmbedding(StatedTriples, Objective):
     """Knowledge embedding (KEPLER, arXiv:1911.06136) of a corpus of triples. Entities are encoded from their
     descriptions, for sequences of the builder `kg.described_triple`.
 
@@ -75,7 +75,6 @@ class KnowledgeEmbedding(Objective):
         control: the recipe's; `shuffled-kg` and `permuted-kg` have the tails of `graph.under(control, seed)`.
     """
 
-    controls = tuple(FALSE_FACTS)
     reads = ("triples",)
 
     def __init__(
@@ -90,8 +89,7 @@ class KnowledgeEmbedding(Objective):
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
-        self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
-        self.stated = self.graph.under(control, seed)
+        self.open_graph(graph, control, seed)
         self.others = stated_entities(self.graph)
         self.margin, self.norm = margin, norm
         self.negatives = negatives or NegativeTriples()
@@ -104,7 +102,7 @@ class KnowledgeEmbedding(Objective):
         return [
             {**sample, **self._reported(triple, draws.of(draw)), "draw": draw}
             for sample in samples
-            for number, triple in enumerate(stated_triples(sample, self.graph, self.stated))
+            for number, triple in enumerate(self.stated_triples(sample))
             for draw in [(*sample.get("draw", ()), number)]
         ]
 

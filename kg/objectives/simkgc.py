@@ -19,9 +19,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kg.graph.shuffle import FALSE_FACTS
+from kg.graph.stated_triples import StatedTriples
 from kg.graph.store import GraphStore
-from kg.objectives._descriptions import encoded, reading, stated_triples
+from kg.objectives._descriptions import encoded, reading
 from kg.sequences.description_roles import CAST, CastMember
 from kg.vectors.scores import TripleScores
 from workbench.core.keyed import Draws
@@ -37,7 +37,7 @@ from workbench.sequences.sequence import Sample, Sequence
 ROWS = ("head", "relation", "tail")
 
 
-class Simkgc(Contrast):
+class Simkgc(StatedTriples, Contrast):
     """Contrast of questions (h, r) and their answers t, by descriptions (SimKGC, arXiv:2203.02167), for sequences of
     the builder `kg.described_triple`.
 
@@ -52,7 +52,6 @@ class Simkgc(Contrast):
         control: the recipe's; `shuffled-kg` and `permuted-kg` have the tails of `graph.under(control, seed)`.
     """
 
-    controls = tuple(FALSE_FACTS)
     reads = ("triples",)
 
     def __init__(
@@ -78,15 +77,14 @@ class Simkgc(Contrast):
             negatives=negatives,
             self_negatives=True,
         )
-        self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
-        self.stated = self.graph.under(control, seed)
+        self.open_graph(graph, control, seed)
 
     def arrange(self, samples: list[Sample], draws: Draws) -> list[Sample]:
         """Each triple as two samples, one for each way of asking, with what is read of it and its rows in the graph."""
         return [
             {**sample, **self._asked(*triple, inverse), "draw": (*sample.get("draw", ()), number, int(inverse))}
             for sample in samples
-            for number, triple in enumerate(stated_triples(sample, self.graph, self.stated))
+            for number, triple in enumerate(self.stated_triples(sample))
             for inverse in (False, True)
         ]
 

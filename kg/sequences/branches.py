@@ -71,16 +71,24 @@ class BranchOptions:
 class BranchMaker:
     """Makes the branches of entities; what depends on no draw is kept."""
 
-    def __init__(self, graph: Graph, tokenizer: Tokenizer, triples: BranchOptions, blank: int | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        tokenizer: Tokenizer,
+        triples: BranchOptions,
+        blank: int | None = None,
+        end: str | None = None,
+    ) -> None:
         """
         Args:
             blank: a token that is all that is read of an entity with triples, in one branch.
+            end: triples are spelt whole, with the entity itself, and this at their end.
         """
-        self.graph, self.tokenizer, self.triples, self.blank = graph, tokenizer, triples, blank
+        self.graph, self.tokenizer, self.triples, self.blank, self.end = graph, tokenizer, triples, blank, end
         self._keep()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_first", "_encoded")}
+        return {name: value for name, value in vars(self).items() if name not in ("_first", "encoded")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -92,25 +100,29 @@ class BranchMaker:
             return self._first(entity)
         assert rng is not None
         facts = self._facts(entity)
-        return self._spelt(facts[i] for i in rng.permutation(len(facts)).tolist())
+        return self._spelt(entity, (facts[i] for i in rng.permutation(len(facts)).tolist()))
 
     def texts_of(self, entity: str) -> list[str]:
         """The texts of all branches that mentions of the entity may get; of a `blank` one "", if it gets any."""
-        found = [text for text in self._texts(self._facts(entity)) if text is not None]
+        found = self.spelt(entity)
         return found if self.blank is None else [""] * bool(found)
 
+    def spelt(self, entity: str) -> list[str]:
+        """The texts of all triples of an entity, also where a blank stands for them."""
+        return [text for text in self._texts(entity, self._facts(entity)) if text is not None]
+
     def _keep(self) -> None:
-        self._first = lru_cache(CACHED)(lambda entity: self._spelt(self._facts(entity)))
-        self._encoded = lru_cache(CACHED)(lambda text: tuple(self.tokenizer.encode_batch([text])[0].ids.tolist()))
+        self._first = lru_cache(CACHED)(lambda entity: self._spelt(entity, self._facts(entity)))
+        self.encoded = lru_cache(CACHED)(lambda text: tuple(self.tokenizer.encode_batch([text])[0].ids.tolist()))
 
     def _facts(self, entity: str) -> Ordered[Fact]:
         return self.graph.facts(entity, self.triples.direction, self.triples.relations)
 
-    def _spelt(self, facts: Iterable[Fact]) -> Branches:
+    def _spelt(self, entity: str, facts: Iterable[Fact]) -> Branches:
         """The first facts that are spelt differently, and how many before the last of them have no spelling."""
         spelt: dict[str, None] = {}
         unnamed = 0
-        for text in self._texts(facts):
+        for text in self._texts(entity, facts):
             if text is None:
                 unnamed += 1
                 continue
@@ -119,12 +131,13 @@ class BranchMaker:
                 break
         if spelt and self.blank is not None:
             return Branches(((self.blank,),), unnamed)
-        return Branches(tuple(map(self._encoded, spelt)), unnamed)
+        return Branches(tuple(map(self.encoded, spelt)), unnamed)
 
-    def _texts(self, facts: Iterable[Fact]) -> Iterator[str | None]:
-        """Predicate and object, or subject and predicate: the mention is what lacks."""
+    def _texts(self, entity: str, facts: Iterable[Fact]) -> Iterator[str | None]:
+        """Predicate and object, or subject and predicate: the mention is what lacks, unless triples are whole."""
+        own, end = ("", "") if self.end is None else (self.graph.name_of(entity) or entity, self.end)
         for fact in facts:
             name = self.graph.name_of(fact.other) or (fact.other if self.triples.unnamed == "id" else "")
             relation = self.graph.relation_label(fact.relation) if self.triples.predicate else ""
-            parts = (name, relation) if fact.incoming else (relation, name)
+            parts = (name, relation, own, end) if fact.incoming else (own, relation, name, end)
             yield " ".join(filter(None, parts)) if name else None

@@ -38,6 +38,7 @@ GROUPS = {
         "graph": "Show the size and the gaps of a graph, or the triples of some entities.",
         "linker": "Build an entity linker from the labels and aliases in a graph, for `prepare link --linker`.",
         "link": "Find the entities of a graph in texts and captions, and store them as character spans.",
+        "mentions": "Write mentions in their context with their candidate entities as choices (BLINK).",
         "facts": "Turn the facts of a graph into cloze sentences with candidates for the object.",
         "vectors": "Train vectors of the entities and relations of a graph, or import them.",
         "joint-vectors": "Train vectors of words and entities together, as Wikipedia2Vec does, for E-BERT.",

@@ -9,7 +9,7 @@ from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
-from pipelines.readers.reader import MalformedError, RawReader, Record, RecordPlace
+from pipelines.readers.reader import Drop, MalformedError, RawReader, Record, RecordPlace
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.manifest import FILE_NAME
 from workbench.corpora.shards.record import BadRecordError
@@ -45,7 +45,7 @@ class CorpusReader(RawReader):
                 yield Record(data, shard.size_of(record), f"{info.name}:{record}", at)
             before += info.records
 
-    def sample(self, record: Record) -> Sample:
+    def sample(self, record: Record) -> Sample | Drop:
         place, shard, number = record.data
         try:
             sample = dict(open_corpus(place).read(shard, number))

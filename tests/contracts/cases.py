@@ -126,7 +126,7 @@ class BuilderCase(Case):
 class TransformCase(Case):
     """A transform; `adds` are streams (`entity`) or fields (`text.rank`) that it adds in place."""
 
-    contracts = frozenset({"seed", "keeps", "dropped"})
+    contracts = frozenset({"seed", "keeps", "dropped", "positions"})
     adds: tuple[str, ...] = ()
 
 

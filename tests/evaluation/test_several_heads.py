@@ -14,10 +14,11 @@ from tests.evaluation.conftest import network, prepare, recipe_tree
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.finetuning.finetuning import recipe_of
+from workbench.evaluation.likelihood_options import PseudoPerplexityScoring
 from workbench.evaluation.scoring.evaluated_run import open_run
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.objective_task import measured
-from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning, PseudoPerplexityScoring
+from workbench.evaluation.task_options import ClassifyScoring, ClassifyTuning
 from workbench.evaluation.tasks.classify import Classification
 from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
 from workbench.interop.checkpoint_writer import one_of_a_kind

@@ -12,9 +12,9 @@ from pipelines.commands.corpora.text import text as prepare_text
 from tests.evaluation.conftest import network, prepare, recipe_tree
 from workbench.core.options.command import command
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.likelihood_options import PseudoPerplexityScoring
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.training_overlap import training_overlap
-from workbench.evaluation.task_options import PseudoPerplexityScoring
 from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
 from workbench.recipe.trees import recipe_from_dict
 from workbench.report.page import render

@@ -64,6 +64,7 @@ CORPORA = {
     "sentence_pair": "text",
     "translation_pair": "text",
     "text_pair": "pairs",
+    "choices": "pairs",
     "mention": "text",
     "tagged_text": "text",
     "kg.marked_pair": "text",

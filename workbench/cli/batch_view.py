@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from rich.console import Group
 from rich.text import Text
+from torch import Tensor
 
 from workbench.generation.decoding import Spelling
 from workbench.pretraining.objective import Objective
@@ -126,8 +127,11 @@ def _numbers(batch: Batch, i: int, spelling: Spelling | None, objectives: Mappin
             ]
             if shown and (name not in objectives or objectives[name].predicts != "tokens"):
                 yield Text(f"  {name} labels: {', '.join(shown)}", style="green")
-        elif labels is not None and labels.ndim == 1 and len(labels) == batch.size and not labels.is_floating_point():
-            yield Text(f"  {name} label: {int(labels[i]) if labels[i] != -100 else 'none'}", style="green")
+        elif labels is not None and labels.ndim == 1 and not labels.is_floating_point():
+            of = _labelled(targets, batch.size)
+            if i in of:
+                label = int(labels[of.index(i)])
+                yield Text(f"  {name} label: {label if label != -100 else 'none'}", style="green")
 
 
 def _at(stream: Stream, row: int, spelling: Spelling | None) -> str:
@@ -153,3 +157,11 @@ def _rows(name: str, stream: Stream, i: int) -> Text:
     if "masked" in stream.fields:
         facts.append(f"{int(stream.fields['masked'][rows].sum())} masked")
     return Text(f"  {name}: {', '.join(facts)}", style="dim")
+
+
+def _labelled(targets: Mapping[str, Tensor], size: int) -> list[int]:
+    """The sequence of each label: every one has one, or the first of each question with choices."""
+    if len(targets["labels"]) == size and "choices" not in targets:
+        return [*range(size)]
+    choices = targets.get("choices")
+    return [] if choices is None else (choices.cumsum(0) - choices).tolist()

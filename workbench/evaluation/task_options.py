@@ -1,5 +1,5 @@
-"""The command-line options of the tasks classify, cloze, choose, extract, generate, perplexity, pseudo-perplexity,
-regress and tag. This module does not import torch.
+"""The command-line options of the tasks classify, cloze, choose, extract, generate, regress and
+tag. This module does not import torch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from workbench.core.options.bounds import Assignment, Count, Name, Question, Wor
 from workbench.evaluation.options import (
     BatchSize,
     Epochs,
-    LikelihoodScoring,
     Predicting,
     Scoring,
     Tuning,
@@ -126,7 +125,8 @@ class ChooseTuning(Tuning):
 class ChooseScoring(Scoring):
     """Accuracy of the best choice and mean reciprocal rank of the right one, compared with the first choice.
 
-    CORPUS holds texts with `choices` and `answer`, or images with one question each and its `choices` and `answer`.
+    CORPUS holds texts with `choices` and `answer`, or images with one question each and its `choices` and `answer`. A
+    run that was trained by contrast of pairs ranks the choices by their vectors.
 
     Example:
 
@@ -217,48 +217,6 @@ class GenerateScoring(WritingScoring):
 
         longest = min(task.builder.max_target_length for task in loaded.tasks.values()) - 1  # without the end
         return Generator(loaded, self.decoding(longest), self.network, objective=self.objective)
-
-
-@dataclass(frozen=True, kw_only=True)
-class PerplexityScoring(LikelihoodScoring):
-    """Perplexity per token, bits per byte and bits per character, compared with a unigram baseline.
-
-    A text of CORPUS is read whole, in windows of the length that RUN was trained on. Each window predicts all of its
-    tokens, or with --stride N only its last N from the tokens before them. Every token is predicted once. A text's
-    first token is not predicted if RUN's texts have no token in front of it, and then its bytes don't count. A network
-    with a memory keeps it from window to window. The end of a text is predicted too if RUN's texts have an end token.
-
-    An encoder-decoder predicts the target of its own objective from the rest of the text. A captioning model predicts
-    the caption from the image. These have no bits per byte.
-
-    One line for each text, with its own perplexity, is next to the result (.jsonl).
-
-    Examples:
-
-      workbench evaluate perplexity runs/gpt corpora/text-held-out --unigrams corpora/text
-
-      workbench evaluate perplexity gpt2-folder corpora/text-held-out --stride 512
-    """
-
-    stride: Annotated[
-        Count | None, typer.Option(help="New tokens that each window predicts; default: all tokens of the window.")
-    ] = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class PseudoPerplexityScoring(LikelihoodScoring):
-    """Pseudo-perplexity per token, bits per byte and bits per character, compared with a unigram baseline.
-
-    RUN has an objective of masked tokens (mlm). Every token of CORPUS is masked in turn, and predicted from the other
-    tokens of its sequence. The sequence is the text, cut to RUN's length. Each token needs one pass of the network, so
-    set --limit.
-
-    One line for each text is next to the result (.jsonl).
-
-    Example:
-
-      workbench evaluate pseudo-perplexity runs/bert corpora/text-held-out --limit 100 --unigrams corpora/text
-    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from kg.graph.stated_triples import StatedTriples
 from kg.graph.store import GraphStore
-from workbench.core.options.bounds import Count, Location
+from workbench.core.options.bounds import Count, Location, Name, Seed
 from workbench.sequences.sequence import Sample
 from workbench.sequences.text_layout import Visibility
 from workbench.sequences.triple_text import TripleElement, TripleText
 from workbench.text.tokenizer import Tokenizer
 
 
-class GraphTripleBuilder(TripleText):
+class GraphTripleBuilder(StatedTriples, TripleText):
     """A triple as text, with the texts of a graph: [CLS] head [SEP] relation [SEP] tail [SEP] (KG-BERT,
     arXiv:1909.03193). Each triple is an item. An entity has the same text as a head, a tail and a wrong answer.
 
@@ -25,6 +26,7 @@ class GraphTripleBuilder(TripleText):
         text: of an entity: its `label` (its id where it has none), or its label and `description`.
         relation: whether the relation is a segment.
         visibility: as for the core's builder `triple`.
+        control: the recipe's; `shuffled-kg` and `permuted-kg` have the tails of `graph.under(control, seed)`.
 
     Raises:
         WorkbenchError: descriptions are to be read and the graph has none, or a triple names an entity that it does
@@ -39,20 +41,23 @@ class GraphTripleBuilder(TripleText):
         text: Literal["label", "description"] = "label",
         relation: bool = True,
         visibility: Visibility = "bidirectional",
+        control: Name | None = None,
+        seed: Seed = 0,
     ) -> None:
         self.types = (0, 1, 0) if relation else (0, 1)
         super().__init__(tokenizer, max_length, segments=len(self.types), visibility=visibility)
-        self.graph = graph if isinstance(graph, GraphStore) else GraphStore.open(graph)
+        self.open_graph(graph, control, seed)
         if text == "description":
             self.graph.check_described()
         self.text = text
         self.relation = relation
 
     def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
-        head, tail = self._entity(str(sample["id"])), self._entity(str(triple["tail"]))
+        ((known, relation, answer),) = self.stated_triples({**sample, "triples": [triple]})
+        head, tail = self._entity(known), self._entity(answer)
         if not self.relation:
             return [head, tail]
-        return [head, TripleElement(self.graph.relation_label(str(triple["relation"]))), tail]
+        return [head, TripleElement(self.graph.relation_label(relation)), tail]
 
     def _entity(self, entity: str) -> TripleElement:
         row = self.graph.row(entity)

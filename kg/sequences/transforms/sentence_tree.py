@@ -19,20 +19,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from kg.graph.shuffle import FALSE_FACTS
 from kg.sequences.branches import BranchMaker, BranchOptions, Graph
 from kg.sequences.linked_mentions import hidden
-from kg.sequences.linked_transform import LinkedTransform, mention_at
+from kg.sequences.linked_transform import TripleTransform, mention_at
 from kg.sequences.tree import BranchedMention, fit, plant_all
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Location, Name, Seed, Word
-from workbench.sequences.entities import Entities
 from workbench.sequences.rows import take
 from workbench.sequences.sequence import Sequence
 from workbench.text.tokenizer import Tokenizer
 
 
-class SentenceTreeTransform(LinkedTransform):
+class SentenceTreeTransform(TripleTransform):
     """Sentence tree of K-BERT (Liu et al., arXiv:1909.07606): triples of the graph become branches of the linked
     mentions.
 
@@ -54,8 +52,6 @@ class SentenceTreeTransform(LinkedTransform):
             under `mentions-only` one branch of the mask token hangs where triples would.
     """
 
-    controls = ("no-kg", *FALSE_FACTS, "random-entities", "mentions-only")
-
     def __init__(
         self,
         graph: Location | Graph,
@@ -68,13 +64,7 @@ class SentenceTreeTransform(LinkedTransform):
         control: Name | None = None,
         seed: Seed = 0,
     ) -> None:
-        super().__init__()
-        triples = triples or BranchOptions()
-        self.branches = None
-        if control != "no-kg":
-            blank = tokenizer.id("mask") if control == "mentions-only" else None
-            self.branches = BranchMaker(_open(graph, control, seed, triples), tokenizer, triples, blank)
-        self.drawn = triples.sampling == "random"
+        super().__init__(graph, tokenizer, triples, control, seed)
         self.max_length = max_length
         self.stream = stream
         self.visible_matrix = visible_matrix
@@ -98,17 +88,6 @@ class SentenceTreeTransform(LinkedTransform):
             for tree, rows in zip(trees, injected, strict=True):
                 self._cut(tree, rows)
         return grown
-
-    def known_entities(self) -> Entities | None:
-        from kg.graph.permutation import PermutedGraph
-        from kg.graph.store import GraphStore
-
-        graph = None if self.branches is None else self.branches.graph
-        graph = graph.graph if isinstance(graph, PermutedGraph) else graph
-        return Entities(str(graph.path), graph.ids, graph.space) if isinstance(graph, GraphStore) else None
-
-    def facts_of(self, entity: str) -> list[str]:
-        return [] if self.branches is None else self.branches.texts_of(entity)
 
     def injected(self, sequence: Sequence) -> list[dict[str, Any]]:
         """The branches of each mention, under a visible matrix: without one they look like the sentence."""
@@ -168,30 +147,6 @@ class SentenceTreeTransform(LinkedTransform):
                 found.append(BranchedMention(span.start, span.end, branches.ids))
                 end = span.end
         return found
-
-
-def _open(graph: str | Graph, control: str | None, seed: int, triples: BranchOptions) -> Graph:
-    """The graph that a control leaves.
-
-    Raises:
-        WorkbenchError: there is no graph, or it lacks one of the relations.
-    """
-    from kg.graph.permutation import PermutedGraph
-    from kg.graph.store import GraphStore
-
-    store: Any = graph
-    if isinstance(graph, str):
-        store = GraphStore.open(graph)
-        for relation in triples.relations or ():
-            store.relation_row(relation)
-    if not isinstance(store, GraphStore):
-        return store.under(control, seed) if control in SentenceTreeTransform.controls else store
-    if control == "random-entities":
-        return PermutedGraph(store, triples.direction, seed)
-    if control == "mentions-only":  # the tokens of the branches are hidden where they are made
-        store.report_blank(control, seed)
-        return store
-    return store.under(control, seed)
 
 
 def _branch_count(mentions: Ordered[BranchedMention]) -> int:

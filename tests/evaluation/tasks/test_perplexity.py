@@ -22,10 +22,11 @@ from tests.interop.worlds import WORDS, tokenizer
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.likelihood_options import PerplexityScoring
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.objective_task import items
 from workbench.evaluation.scoring.result import Result
-from workbench.evaluation.task_options import PerplexityScoring
+from workbench.evaluation.scoring.token_memory import MemoryWriter, TokenMemory
 from workbench.evaluation.tasks.perplexity import Perplexity, check_stride, windows_of
 from workbench.interop.run_or_checkpoint import load
 from workbench.recipe.trees import recipe_from_dict
@@ -230,3 +231,46 @@ def test_tokens_that_the_tokenizer_does_not_know_are_reported(
     assert found.counts["unknown tokens"] == 3 - (not begins)
     assert found.numbers["unknown_share"] == pytest.approx(found.counts["unknown tokens"] / found.counts["tokens"])
     assert "are unknown to the tokenizer" in caplog.text
+
+
+def test_a_memory_is_mixed_in_as_the_formula_says(gpt2: Path, tmp_path: Path) -> None:
+    """kNN-LM (arXiv:1911.00172, equations 2 and 3) by the library's states, with the whole memory as neighbours."""
+    corpus, other = (prepare(tmp_path, name, [{"text": t} for t in texts]) for name, texts in _SPLIT.items())
+    found = scored(gpt2, corpus, memory=other, neighbours=9999, memory_share=0.3, memory_temperature=40.0)
+    model = transformers.AutoModelForCausalLM.from_pretrained(gpt2).eval()
+    words = load(gpt2).tokenizer
+    assert words is not None
+    states, tokens, logits = {}, {}, {}
+    for name, (text,) in _SPLIT.items():
+        ids = torch.tensor([*words.encode(text).ids.tolist(), END])
+        with torch.no_grad():
+            output = model(ids[None], output_hidden_states=True)
+        states[name], logits[name], tokens[name] = output.hidden_states[-1][0, :-1], output.logits[0, :-1], ids[1:]
+    asked, known = states["asked"].double().numpy(), states["known"].double().numpy()
+    distances = ((asked[:, None] - known[None]) ** 2).sum(-1) / 40
+    weights = np.exp(-distances) / np.exp(-distances).sum(1, keepdims=True)
+    right = tokens["asked"].numpy()[:, None] == tokens["known"].numpy()[None]
+    alone = logits["asked"].softmax(-1).gather(1, tokens["asked"][:, None]).double().numpy()[:, 0]
+    nats = -np.log(0.3 * (weights * right).sum(1) + 0.7 * alone)
+    assert found.numbers["loss"] == pytest.approx(nats.mean(), abs=1e-5)
+    assert found.baselines["the network alone"]["loss"] == pytest.approx(-np.log(alone).mean(), abs=1e-5)
+    assert found.baselines["the network alone"]["bits_per_byte"] > 0
+    assert found.baselines["a memory of permuted tokens"]["loss"] != pytest.approx(found.numbers["loss"], abs=1e-4)
+    assert found.counts["tokens of the memory"] == len(known)
+
+
+def test_only_the_nearest_states_of_a_memory_count() -> None:
+    written = MemoryWriter()
+    written(torch.tensor([[0.0], [1.0], [5.0]]), torch.tensor([7, 8, 7]), torch.zeros(3))
+    memory = TokenMemory(written, neighbours=2, share=0.5)
+    costs = memory(torch.tensor([[0.0]]), torch.tensor([7]), torch.tensor([math.log(4)]))
+    assert math.exp(-costs[0, 0]) == pytest.approx(0.5 / (1 + math.exp(-1)) + 0.5 / 4)
+
+
+def test_a_memory_of_the_answers_is_refused(gpt2: Path, tmp_path: Path) -> None:
+    corpus = prepare(tmp_path, "asked", [{"text": LONG[1]}])
+    with pytest.raises(WorkbenchError, match="holds every answer"):
+        scored(gpt2, corpus, memory=corpus)
+
+
+_SPLIT = {"asked": [LONG[1]], "known": [" ".join(WORDS[2:9])]}

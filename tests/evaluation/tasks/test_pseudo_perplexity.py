@@ -15,9 +15,9 @@ from tests.evaluation.conftest import TEXTS, make_texts, prepare, pretrain_on
 from tests.evaluation.tasks.test_perplexity import causal
 from tests.interop.test_run_or_checkpoint import bert  # noqa: F401 - a fixture
 from tests.interop.worlds import WORDS
+from workbench.evaluation.likelihood_options import PseudoPerplexityScoring
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.result import Result
-from workbench.evaluation.task_options import PseudoPerplexityScoring
 from workbench.evaluation.tasks.pseudo_perplexity import PseudoPerplexity
 from workbench.interop.run_or_checkpoint import load
 

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
@@ -34,7 +35,7 @@ ROWS = 2048
 
 
 class PredictedTokens(NamedTuple):
-    """Tokens of a text [tokens], and -log p of each in nats."""
+    """Tokens of a text [tokens], and -log p of each in nats [tokens]; with a memory [tokens, 3] (`Reread`)."""
 
     key: str
     labels: np.ndarray
@@ -70,13 +71,20 @@ class Cost:
         return found | {unit: self.nats / math.log(2) / size + 0.0 for unit, size in sizes.items() if size}
 
 
+Reread = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""States [rows, size], labels [rows] and their costs [rows] -> costs (`workbench.evaluation.scoring.token_memory`)."""
+
+
 @torch.inference_mode()
 def token_nats(
-    run: EvaluatedRun, sequences: list[Sequence], cache: KVCache | None = None
+    run: EvaluatedRun, sequences: list[Sequence], cache: KVCache | None = None, reread: Reread | None = None
 ) -> tuple[list[np.ndarray], KVCache | None]:
     """-log p of the labels of each sequence [its labels], and the cache with what was read of it.
 
     The sequences have targets of the run's objective: `rows`, and of each the token that it predicts in `labels`.
+
+    Args:
+        reread: makes other costs of them.
 
     Raises:
         WorkbenchError: the objective's targets are none such.
@@ -97,7 +105,8 @@ def token_nats(
         F.cross_entropy(logits_of(network, some).float(), labels, reduction="none")
         for some, labels in zip(rows.split(ROWS), targets["labels"].split(ROWS), strict=True)
     ]
-    nats = torch.cat(parts).double().cpu().numpy() if parts else np.zeros(0)
+    costs = torch.cat(parts).double() if parts else rows.new_zeros(0).double()
+    nats = (costs if reread is None else reread(rows, targets["labels"], costs)).cpu().numpy()
     ends = np.cumsum([len(s.targets[name]["labels"]) for s in sequences])[:-1]
     return np.split(nats, ends), found.cache
 

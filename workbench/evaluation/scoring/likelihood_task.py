@@ -21,6 +21,7 @@ from workbench.evaluation.scoring.likelihood import Cost, PredictedTokens, entro
 from workbench.evaluation.scoring.passes import sample_pass
 from workbench.evaluation.scoring.rank_shares import shared_groups
 from workbench.evaluation.scoring.result import Result, corpus_input
+from workbench.evaluation.scoring.token_memory import ALONE, PERMUTED
 from workbench.metrics.tallies import Tally
 from workbench.sequences.builder import sample_text
 from workbench.sequences.sequence import Sample
@@ -38,9 +39,11 @@ Options = TypeVar("Options", bound=LikelihoodScoring)
 
 @dataclass
 class _GroupCosts:
-    """The results of a group of samples: the cost of each text, how often each token was predicted, examples."""
+    """The results of a group of samples: the cost of each text, other costs of all, how often each token was predicted,
+    examples."""
 
     costs: list[tuple[str, Cost]]
+    others: dict[str, Cost]
     counts: Counter[int]
     examples: list[dict[str, Any]]
 
@@ -78,11 +81,14 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
         self._check(run, corpus, scoring)
         parts = self._parts(run, corpus, scoring)
         costs: dict[str, Cost] = {}
+        others: dict[str, Cost] = {}
         counts: Counter[int] = Counter()
         for part in parts:
             for key, cost in part.costs:
                 costs.setdefault(key, Cost()).add(cost)
             counts.update(part.counts)
+            for name, cost in part.others.items():
+                others.setdefault(name, Cost()).add(cost)
         total = Cost()
         for cost in costs.values():
             total.add(cost)
@@ -103,7 +109,8 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
             | ({"unknown tokens": unknown} if unknown else {})
             | ({"bytes": total.bytes, "characters": total.characters} if total.bytes else {}),
             variant=self.convention(run, scoring),
-            baselines=baseline,
+            baselines=baseline
+            | {name: self._sized(cost, total).numbers(self._number) for name, cost in others.items()},
             inputs=inputs,
             examples=[example for part in parts for example in part.examples][:EXAMPLES],
             predictions=EvaluationItems(
@@ -136,13 +143,18 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
                 text = sample_text(sample)[self.unpredicted(run, sample) :]
                 costs[sample["key"]] = Cost(characters=len(text), bytes=len(text.encode()))
         counts: Counter[int] = Counter()
+        others: dict[str, Cost] = {}
         examples: list[dict[str, Any]] = []
         for each in self.predicted(run, samples, scoring):
-            costs[each.key].add(Cost(len(each.nats), float(each.nats.sum())))
+            nats, *more = each.nats.T if each.nats.ndim > 1 else [each.nats]
+            costs[each.key].add(Cost(len(nats), float(nats.sum())))
+            for name, own in zip((ALONE, PERMUTED), more, strict=False):
+                others.setdefault(name, Cost()).add(Cost(len(own), float(own.sum())))
+            each = each._replace(nats=nats)
             counts.update(each.labels.tolist())
             if len(examples) < EXAMPLES and len(each.labels):
                 examples.append(_example(run, each))
-        return _GroupCosts(list(costs.items()), counts, examples)
+        return _GroupCosts(list(costs.items()), others, counts, examples)
 
     def _baseline(
         self, run: EvaluatedRun, total: Cost, counts: Counter[int], scoring: Options
@@ -153,8 +165,12 @@ class LikelihoodTask(DownstreamTask[Tuning, Options]):
             corpus = Corpus.open(scoring.unigrams)
             name, inputs = f"unigrams of {corpus.name}", {"unigrams": corpus_input(corpus)}
             loss = unigram_loss(counts, self._known(run, corpus), run.tokenizer.vocab_size)
-        cost = Cost(total.tokens, loss * total.tokens, total.characters, total.bytes)
+        cost = self._sized(Cost(total.tokens, loss * total.tokens), total)
         return {name: cost.numbers(self._number)}, inputs
+
+    def _sized(self, cost: Cost, total: Cost) -> Cost:
+        """Another cost of the same texts."""
+        return Cost(cost.tokens, cost.nats, total.characters, total.bytes)
 
     def _known(self, run: EvaluatedRun, corpus: Corpus) -> Counter[int]:
         known: Counter[int] = Counter()

@@ -6,24 +6,30 @@ Multiple choice: SWAG, RACE, CommonsenseQA, COPA, A-OKVQA; or candidates to be r
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import torch
 
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis.text_search import TextVectors
 from workbench.evaluation.finetuning.inheritance import text_sequence
 from workbench.evaluation.scoring.asked import probable, questioned
 from workbench.evaluation.scoring.downstream_task import Setup
-from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
+from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems
 from workbench.evaluation.scoring.image_sequences import image_sequence
-from workbench.evaluation.scoring.objective_task import GatheredTensors, ObjectiveTask
+from workbench.evaluation.scoring.objective_task import EXAMPLES, GatheredTensors, ObjectiveTask
+from workbench.evaluation.scoring.result import Result
 from workbench.evaluation.task_options import ChoosePredicting, ChooseScoring, ChooseTuning
 from workbench.metrics.ranks import rank_tallies, realistic_rank
+from workbench.objectives.contrast import Contrast
 from workbench.objectives.multiple_choice import UNKNOWN, MultipleChoice
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe
+from workbench.runs.loaded_run import LoadedRun
+from workbench.sequences.builder import sample_text
 from workbench.sequences.sequence import Sample
 
 
@@ -44,6 +50,47 @@ class MultipleChoiceTask(ObjectiveTask[ChooseTuning, ChooseScoring]):
             return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",), sees=("image",))
         sequence = text_sequence(base, "choices", tuning.max_length)
         return Setup(sequence, {"objective": "multiple_choice"}, poolers=("text",))
+
+    def chosen(self, loaded: LoadedRun, options: Any) -> Any:
+        """A run without multiple choice may compare the two sides of a pair: a bi-encoder ranks choices too."""
+        heads = [placed.objective for task in loaded.tasks.values() for placed in task.objectives]
+        if isinstance(options, ChooseScoring) and not any(isinstance(head, MultipleChoice) for head in heads):
+            pairs = [head for head in heads if isinstance(head, Contrast) and head.roles]
+            if pairs:
+                where: Any = {**options.where, "control": options.control}
+                return find_objective(loaded, options.run, Contrast, self.wanted(options), **where)
+        return super().chosen(loaded, options)
+
+    def score(self, run: EvaluatedRun, corpus: Corpus, scoring: ChooseScoring) -> Result:
+        objective: Any = run.objective.objective
+        return (
+            self._by_vectors(run, corpus, scoring)
+            if isinstance(objective, Contrast)
+            else super().score(run, corpus, scoring)
+        )
+
+    def _by_vectors(self, run: EvaluatedRun, corpus: Corpus, scoring: ChooseScoring) -> Result:
+        """Each choice has the product of its vector and the text's."""
+        _check_choices(corpus)
+        samples = [s for s in islice(corpus, scoring.limit) if "answer" in s and len(s.get("choices", ())) > 1]
+        vectors = TextVectors(run.loaded, run.objective.network, run.objective.name, scoring.batch_size)
+        counts = torch.tensor([len(sample["choices"]) for sample in samples])
+        asked = vectors.of_queries([sample_text(sample) for sample in samples])
+        read = vectors.of_documents([choice for sample in samples for choice in sample["choices"]])
+        labels = torch.tensor([int(sample["answer"]) for sample in samples])
+        scores = (asked.repeat_interleave(counts, dim=0) * read).sum(1)
+        made = {"scores": scores, "choices": counts, "labels": labels}
+        choosing: Any = MultipleChoice()
+        shown = zip(samples[:EXAMPLES], scores.split(counts.tolist()), strict=False)
+        return Result(
+            task=self.name,
+            numbers=choosing.measure(made),
+            counts=self.counts(choosing, made, samples),
+            variant=f"products of the vectors of {run.objective.name}",
+            baselines={n: choosing.measure(of) for n, of in self.baselines(run, choosing, made, samples).items()},
+            examples=[self.example(choosing, sample, {"scores": of}) for sample, of in shown],
+            predictions=self.predictions(choosing, made, [str(sample["key"]) for sample in samples]),
+        )
 
     def needs(self, objective: MultipleChoice) -> str:
         return "texts, or questions on images, with `choices` and `answer`"

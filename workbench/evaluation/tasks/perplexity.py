@@ -12,6 +12,7 @@ run's own sequences.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,11 +20,13 @@ from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.likelihood_options import PerplexityScoring
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_fitting_objective
-from workbench.evaluation.scoring.likelihood import PredictedTokens, joined_predictions, token_nats
+from workbench.evaluation.scoring.likelihood import PredictedTokens, Reread, joined_predictions, token_nats
 from workbench.evaluation.scoring.likelihood_task import LikelihoodTask
 from workbench.evaluation.scoring.objective_task import items
-from workbench.evaluation.task_options import PerplexityScoring
+from workbench.evaluation.scoring.result import Result, corpus_input
+from workbench.evaluation.scoring.token_memory import MemoryWriter, TokenMemory
 from workbench.interop.run_or_checkpoint import load
 from workbench.models.kv_cache import KVCache
 from workbench.objectives.clm import Clm
@@ -44,6 +47,7 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
     scoring = PerplexityScoring
     objective = Clm
     panels = ("workbench.evaluation.task_panels:token_costs",)
+    memory: Reread | None = None
 
     def open(self, scoring: PerplexityScoring) -> EvaluatedRun:
         loaded = load(scoring.run, scoring.overrides, control=scoring.control, trust=scoring.trust)
@@ -68,6 +72,24 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
         ends = run.tokenizer.encode(sample_text(sample)).ends
         return int(ends[0]) if len(ends) and not run.task.builder.frame.begin else 0
 
+    def score(self, run: EvaluatedRun, corpus: Corpus, scoring: PerplexityScoring) -> Result:
+        self.memory = None
+        if scoring.memory is None:
+            return super().score(run, corpus, scoring)
+        remembered = Corpus.open(scoring.memory)
+        if not self.sized(run):
+            raise WorkbenchError("--memory: this run doesn't read a text by itself from left to right; leave it out")
+        if remembered.identity == corpus.identity:
+            raise WorkbenchError("--memory is the corpus that is measured, so it holds every answer; pass another one")
+        self.memory = MemoryWriter()
+        for samples in super().groups(run, remembered, replace(scoring, limit=None)):
+            self.predicted(run, samples, scoring)
+        self.memory = TokenMemory(self.memory, scoring.neighbours, scoring.memory_share, scoring.memory_temperature)
+        result = super().score(run, corpus, scoring)
+        result.inputs["memory"] = corpus_input(remembered)
+        result.counts["tokens of the memory"] = len(self.memory.tokens)
+        return result
+
     def convention(self, run: EvaluatedRun, scoring: PerplexityScoring) -> str:
         if not self.sized(run):
             return f"per token that {run.objective.name} predicts, given the rest"
@@ -75,7 +97,8 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
         stride, most = check_stride(scoring.stride, builder), room(builder)
         before = f"a memory of {memory} rows" if memory else f"at least {most - stride + 1} of them before a token"
         end = ", ends of texts too" if builder.frame.end else ""
-        return f"per token{end}; windows of {most} tokens, {before} but at a text's beginning"
+        mixed = f"; with {scoring.memory_share:g} of a memory" if scoring.memory else ""
+        return f"per token{end}; windows of {most} tokens, {before} but at a text's beginning{mixed}"
 
     def groups(self, run: EvaluatedRun, corpus: Corpus, scoring: PerplexityScoring) -> Iterator[list[Sample]]:
         if self.sized(run):
@@ -92,7 +115,12 @@ class Perplexity(LikelihoodTask[PerplexityScoring]):
             list(windows_of(sample["key"], text, builder, stride, name))
             for sample, text in zip(samples, texts, strict=True)
         ]
-        found = _read_on(run, windows) if run.network.memory else _one_by_one(run, windows, scoring.batch_size)
+        memory = self.memory
+        found = (
+            _read_on(run, windows, memory)
+            if run.network.memory
+            else _one_by_one(run, windows, scoring.batch_size, memory)
+        )
         return joined_predictions(found)
 
 
@@ -103,15 +131,17 @@ def _continues(task: Task, placed: TaskObjective) -> bool:
     return call(objective, "continuation", CONTINUATION, task.builder) is not None
 
 
-def _one_by_one(run: EvaluatedRun, windows: list[list[Sequence]], size: int) -> Iterator[PredictedTokens]:
+def _one_by_one(
+    run: EvaluatedRun, windows: list[list[Sequence]], size: int, memory: Reread | None
+) -> Iterator[PredictedTokens]:
     """Windows that stand for themselves, so many at once."""
     flat = [window for text in windows for window in text]
     for begin in range(0, len(flat), size):
         some = flat[begin : begin + size]
-        yield from _in_words(run, some, token_nats(run, some)[0])
+        yield from _in_words(run, some, token_nats(run, some, reread=memory)[0])
 
 
-def _read_on(run: EvaluatedRun, windows: list[list[Sequence]]) -> Iterator[PredictedTokens]:
+def _read_on(run: EvaluatedRun, windows: list[list[Sequence]], memory: Reread | None) -> Iterator[PredictedTokens]:
     """All texts side by side, each window with the memory of those before it; a text that has ended drops out."""
     cache, reading = KVCache("rows"), list(range(len(windows)))
     for number in range(max(map(len, windows), default=0)):
@@ -120,7 +150,7 @@ def _read_on(run: EvaluatedRun, windows: list[list[Sequence]]) -> Iterator[Predi
             cache = cache.pick(still).behind()
         reading = [reading[place] for place in still]
         some = [windows[text][number] for text in reading]
-        nats, after = token_nats(run, some, cache)
+        nats, after = token_nats(run, some, cache, memory)
         assert after is not None
         cache = after.cut(run.network.memory)
         yield from _in_words(run, some, nats)

@@ -17,10 +17,10 @@ from itertools import islice
 import numpy as np
 
 from workbench.core.errors import WorkbenchError
+from workbench.evaluation.likelihood_options import PseudoPerplexityScoring
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, find_objective
 from workbench.evaluation.scoring.likelihood import PredictedTokens, joined_predictions, token_nats
 from workbench.evaluation.scoring.likelihood_task import LikelihoodTask
-from workbench.evaluation.task_options import PseudoPerplexityScoring
 from workbench.interop.run_or_checkpoint import load
 from workbench.objectives.mlm import Mlm
 from workbench.sequences.builders.document import DocumentBuilder
