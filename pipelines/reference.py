@@ -167,7 +167,7 @@ NEAREST = (
     ("GreaseLM", "`knowbert`, `k-bert`", "a graph layer over a subgraph"),
     ("kNN-LM, RETRO", "`encode`, `search`", "a memory that generation reads"),
     ("Oscar", "`uniter`", "names of objects as a second text"),
-    ("BLIP, BLIP-2", "`albef`, `coca`, `llava`", "recipes; layers of a Q-Former between queries and a tower"),
+    ("BLIP", "`albef`, `blip-2`", "a recipe; layers of an encoder and a decoder that share all but self-attention"),
     ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),
     ("Q-BERT", "`q8bert`", "bits of a layer by its Hessian"),
     ("LLaDA, MDLM", "`mlm`", "a rate that is drawn for each text, with its weight"),

@@ -4,7 +4,7 @@ arXiv:2301.12597; BLIP, arXiv:2201.12086).
     L = - sum over i of log p(x_{i+1} | x_1..x_i, the image)
 
 A token sees those up to itself and all rows of other streams, and these do not see the text (the multimodal causal
-mask). The first token is another one, which says that the text is to be written.
+mask). The first token may be another one, which says that the text is to be written.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ImageClm(Clm):
     arXiv:2301.12597, section 3.1: image-grounded text generation). Give it a view of its own.
 
     Args:
-        begin: role of the token in the place of the first one.
+        begin: role of the token in the place of the first one; null: it stays.
         stream: the stream of the text.
         head: {tied, bias, transform} of the head, as for `clm`.
 
@@ -41,10 +41,10 @@ class ImageClm(Clm):
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, begin: Role = "bos", stream: Word = "text", head: HeadOptions = PLAIN
+        self, tokenizer: Tokenizer, begin: Role | None = None, stream: Word = "text", head: HeadOptions = PLAIN
     ) -> None:
         super().__init__(stream, head)
-        self.begin = tokenizer.id(begin)
+        self.begin = None if begin is None else tokenizer.id(begin)
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -61,9 +61,9 @@ class ImageClm(Clm):
 
 
 class ImageContinuation(TextContinuation):
-    """A text behind the token that says it is to be written."""
+    """A text that no other row sees, behind the token that says it is to be written."""
 
-    def __init__(self, builder: Builder, stream: str, begin: int) -> None:
+    def __init__(self, builder: Builder, stream: str, begin: int | None) -> None:
         super().__init__(builder.frame, stream, "causal")
         self.begin = begin
 
@@ -72,8 +72,9 @@ class ImageContinuation(TextContinuation):
         super().prompt(sequence)
 
 
-def written(sequence: Sequence, stream: str, begin: int) -> None:
+def written(sequence: Sequence, stream: str, begin: int | None) -> None:
     """Let each row of a text see those up to itself, and no row of another stream the text, behind a first token."""
     text = sequence.fields(stream)
     text["rank"] = np.arange(1, len(text["input_ids"]) + 1)
-    text["input_ids"] = np.concatenate([[begin], text["input_ids"][1:]])
+    if begin is not None:
+        text["input_ids"] = np.concatenate([[begin], text["input_ids"][1:]])

@@ -19,9 +19,13 @@ from workbench.text.tokenizer import Tokenizer, train_tokenizer
 
 CASE = ObjectiveCase(
     {},
-    {"seed": "nothing is drawn", "special rows": "the end is predicted too"},
+    {
+        "seed": "nothing is drawn",
+        "special rows": "the end is predicted too",
+        "earlier hooks": "a second one is refused",
+    },
     adds=("text.rank",),
-    small=4,
+    small=1,
     recover=partial(token_originals, ahead=1),
     place=lambda rows: rows + 1,
 )
@@ -36,7 +40,7 @@ def tokenizer() -> Tokenizer:
 def test_a_caption_is_written_from_the_image_and_the_words_before(
     tiny: Callable, sequences: list[Sequence], tokenizer: Tokenizer
 ) -> None:
-    network, objective = tiny(), ImageClm(tokenizer)
+    network, objective = tiny(), ImageClm(tokenizer, "bos")
     before = sequences[2].streams["text"]["input_ids"].copy()
     view = [sequence.copy() for sequence in sequences]
     objective.corrupt(view, DRAWS)

@@ -38,8 +38,8 @@ def network() -> Network:
     layers: list[dict[str, Any]] = [
         {"layer": "self", "stream": "image", **quiet},
         {"layer": "tap", "name": "encoded"},
-        {"layer": "vision.qformer", "queries": "queries", "text": "text", "to": "image", **quiet},
-        {"layer": "vision.qformer", "queries": "queries", "text": "text", **quiet},
+        {"layer": "vision.qformer", "streams": ["queries", "text"], "to": "image", **quiet},
+        {"layer": "vision.qformer", "streams": ["queries", "text"], **quiet},
     ]
     return Network(NetworkSpec(streams, layers, init_range=0.3))
 

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Annotated, Any
 
 import torch
+from annotated_types import Len
 from torch import Tensor, nn
 
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Word
 from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
 from workbench.models.context import Context
@@ -18,31 +20,35 @@ class QformerLayer(nn.Module):
     """Layer of a Q-Former (BLIP-2, arXiv:2301.12597, section 3.1): self-attention over queries and text as one
     sequence, cross-attention of the queries to an image, and a feed-forward network for each of the two streams.
 
-    Which of them see each other is that of their rows' visibility. Without rows of the text the queries are alone. `to`
-    is unchanged.
+    Which of them see each other is that of their rows' visibility. `to` is unchanged.
 
     Options as for `self`; `score_bias` and `window` apply to the self-attention.
 
     Args:
-        queries: the stream of the learned queries (embedding and transform `queries`).
-        text: the stream of the text, as wide; null for the queries alone (the second stage).
+        streams: that of the learned queries (embedding and transform `queries`), and that of the text, as wide; without
+            it the queries are alone (the second stage).
         to: the stream that the queries read; null for none (every second layer).
         sizes: hidden size of every stream (given by the network).
+
+    Raises:
+        WorkbenchError: the two streams have different widths.
     """
 
     def __init__(
         self,
-        queries: Word,
+        streams: Annotated[list[Word], Len(1, 2)],
         sizes: dict[str, int],
         num_heads: Heads,
-        text: Word | None = None,
         to: Word | None = None,
         **options: Annotated[Any, LayerOptions],
     ) -> None:
         super().__init__()
-        block, size = LayerOptions(num_heads, **options), sizes[queries]
-        self.queries, self.source = queries, to
-        self.streams = self.changes = (queries,) if text is None else (queries, text)
+        found = {name: sizes[name] for name in streams}
+        if len({*found.values()}) != 1:
+            raise WorkbenchError(f"the streams of a Q-Former have one hidden size; found {found}")
+        block, size = LayerOptions(num_heads, **options), sizes[streams[0]]
+        self.queries, self.source = streams[0], to
+        self.streams = self.changes = tuple(streams)
         self.reads = self.streams if to is None else (*self.streams, to)
         self.attention = AttentionBlock(size, block)
         across = replace(block, score_bias=None, window=None)

@@ -12,14 +12,17 @@ from transformers import Blip2QFormerConfig
 from transformers.models.blip_2.modeling_blip_2 import Blip2QFormerModel
 
 from tests.contracts.cases import LayerCase
+from vision.models.layers.qformer import QformerLayer
+from workbench.core.errors import WorkbenchError
+from workbench.interop.stream_weights import stream_names
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Rows, Sequence
 
 CASES = {
-    "": LayerCase({"queries": "image", "text": "text", "to": "entity", "num_heads": 2}),
-    "alone": LayerCase({"queries": "text", "num_heads": 2}),
+    "": LayerCase({"streams": ["image", "text"], "to": "entity", "num_heads": 2}),
+    "alone": LayerCase({"streams": ["text"], "num_heads": 2}),
 }
 WIDTH, IMAGE, QUERIES, LAYERS = 32, 24, 4, 4
 
@@ -49,7 +52,7 @@ def ours(state: dict[str, Tensor], queries: Tensor) -> Network:
         "image": {"embedding": "vision.regions", "feature_size": IMAGE, "hidden_size": IMAGE, "dropout": 0.0},
         "queries": {"embedding": "queries", "hidden_size": WIDTH, "count": QUERIES},
     }  # fmt: skip
-    reading: dict[str, Any] = {"layer": "vision.qformer", "queries": "queries", "text": "text", "num_heads": 4,
+    reading: dict[str, Any] = {"layer": "vision.qformer", "streams": ["queries", "text"], "num_heads": 4,
                                "intermediate_size": 64, "to": "image"}  # fmt: skip
     group = {"group": [reading, {**reading, "to": None}], "repeat": LAYERS // 2}
     network = Network(NetworkSpec(streams, [{"layer": "joint_norm", "streams": ["queries", "text"]}, group])).eval()
@@ -133,3 +136,32 @@ def test_the_states_are_those_of_hugging_face(seen: str) -> None:
         for name, rows in (("queries", wanted[:QUERIES]), ("text", wanted[QUERIES:])):
             mine = found[name][batch.streams[name].rows_of([number])]
             torch.testing.assert_close(mine, rows, atol=1e-5, rtol=1e-5)
+
+
+def test_its_layers_are_those_of_each_of_its_streams() -> None:
+    """BERT starts the text and what both share; a first stage starts the queries and what they read."""
+    streams = {"text": {"norm": None}, "queries": {}}
+    layers = [{"layer": "joint_norm", "streams": ["queries", "text"]}]
+    layers += [{"layer": "vision.qformer", "streams": ["queries", "text"]}]
+    own = ["embeddings.text.token.weight", "embeddings.queries.table.weight", "layers.0.norm.weight"]
+    own += [f"layers.1.{name}.weight" for name in ("attention.attention.qkv", "cross_attention.attention.query")]
+    own += [f"layers.1.feed_forward.{stream}.network.inner.weight" for stream in ("queries", "text")]
+    spec = NetworkSpec(streams, layers)
+    shared = {"layer.0.attention.attention.qkv.weight": "layers.1.attention.attention.qkv.weight"}
+    feed_forward = "layer.0.feed_forward.network.inner.weight"
+    assert stream_names(spec, own, "text") == shared | {
+        "embedding.token.weight": own[0],
+        "embedding.norm.weight": own[2],
+        feed_forward: own[6],
+    }
+    assert stream_names(spec, own, "queries") == shared | {
+        "embedding.table.weight": own[1],
+        "norm.0.norm.weight": own[2],
+        "layer.0.cross_attention.attention.query.weight": own[4],
+        feed_forward: own[5],
+    }
+
+
+def test_streams_of_two_widths_are_refused() -> None:
+    with pytest.raises(WorkbenchError, match="have one hidden size"):
+        QformerLayer(["queries", "text"], {"queries": 4, "text": 6}, 2)
