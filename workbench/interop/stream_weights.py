@@ -5,8 +5,8 @@ streams), a `cross` layer's own stream, and any other layer with an `attention` 
 ERNIE-THU's aggregator). It consists of the modules of a plain Transformer layer: self-attention and feed-forward.
 Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. A layer
 with a feed-forward network for each stream (`vision.qformer`) is one of each; its cross-attention belongs to the first.
-Norms that are layers of their own (at the end of a pre-norm stack) are counted separately. Where an embedding leaves its
-norm to the first layer (`norm: null`; VL-BERT, BLIP-2), that layer's `norm` is the embedding's.
+Norms that are layers of their own (at the end of a pre-norm stack) are counted separately. Where an embedding leaves
+its norm to the first layer (`norm: null`; VL-BERT, BLIP-2), that layer's `norm` is the embedding's.
 """
 
 from __future__ import annotations
