@@ -144,11 +144,7 @@ def tasks() -> Pages:
 
 ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others what is named."
 NEAREST = (
-    (
-        "ImageBERT, 12-in-1, Pixel-BERT, Unified VLP",
-        "`uniter`, `vilt`",
-        "nothing but a recipe: tasks, corpora, `vision.pixels`",
-    ),
+    ("12-in-1", "`vilbert`, `lxmert`", "a recipe of its twelve sets; the objective of referring expressions"),
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
