@@ -144,11 +144,7 @@ def tasks() -> Pages:
 
 ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others what is named."
 NEAREST = (
-    (
-        "ImageBERT, 12-in-1, Pixel-BERT, Unified VLP",
-        "`uniter`, `vilt`",
-        "nothing but a recipe: tasks, corpora, `vision.pixels`",
-    ),
+    ("12-in-1", "`vilbert`, `lxmert`", "a recipe of its twelve sets; the objective of referring expressions"),
     ("KELM", "`comet`, the builder `text_to_text`", "pairs of triples and the sentences that state them"),
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
@@ -165,7 +161,7 @@ NEAREST = (
     ),
     ("RETRO", "`evaluate perplexity --memory`, `kg.triple_prompt`", "layers that read retrieved texts"),
     ("Oscar", "`uniter`", "names of objects as a second text"),
-    ("BLIP, BLIP-2", "`albef`, `coca`, `llava`", "recipes; layers of a Q-Former between queries and a tower"),
+    ("BLIP", "`albef`, `blip-2`", "a recipe; layers of an encoder and a decoder that share all but self-attention"),
     ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),
     ("Q-BERT", "`q8bert`", "bits of a layer by its Hessian"),
     ("LLaDA, MDLM", "`mlm`", "a rate that is drawn for each text, with its weight"),

@@ -56,6 +56,8 @@ SIZES = {
     "filters": [8, 8],
     "buckets": 100,
 }
+MAP = {"size": 64, "grid": 2}
+"""The image that a backbone inside the model has so large a map of."""
 OF_DATA = ("feature_size", "num_classes")
 """Those of them that the small data decide."""
 CORPORA = {
@@ -114,6 +116,8 @@ def shrunk(value: Any, world: Any, sizes: dict[str, Any] = SIZES) -> Any:
         small["after"] = [0, 1]
     if "image_processor" in small and "backbone" in small:
         small["backbone"] = "made-up"
+    if "image_processor" in small and "sample" in small:
+        small |= {"sample": 3, **MAP}
     if small.get("objective") == "classify":
         small |= {"label": "relation", "classes": ["P206", "P361"]}
     if small.get("objective") == "regression":
@@ -142,8 +146,10 @@ def _part(spec: dict[str, Any]) -> dict[str, Any]:
         return spec
     known = options_of(find(kind, spec[kind])).names
     small = spec | {name: 0.0 for name in ("dropout", "attention_dropout") if name in known}
-    if spec[kind] == "vision.roi_feature":
+    if spec[kind] in ("vision.roi_feature", "vision.grid"):
         small |= {"backbone": "test_resnet", "weights": None}
+    if spec[kind] == "vision.grid":
+        small |= MAP
     return small | ({"hidden_size": 16} if spec[kind] in ("kg.entity_table", "kg.word_or_entity") else {})
 
 
@@ -275,6 +281,7 @@ def test_every_recipe_says_what_it_is() -> None:
 
 WAITS = {
     "albef": "vision.hard_itm draws texts on the device, and attention has to know on the host how long these are",
+    "blip-2": "the same",
 }
 """Recipes with a wait that stays, and why."""
 

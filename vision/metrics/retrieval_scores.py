@@ -59,7 +59,8 @@ class MatrixScores:
 
 @dataclass
 class DualScores:
-    """Dot products of embeddings: `text` [texts, d], `image` [images, d] (normalise them for cosines)."""
+    """Dot products of embeddings: `text` [texts, d], `image` [images, d] (normalise them for cosines). An image may
+    have several, [images, n, d], of which the best counts."""
 
     text: Tensor
     image: Tensor
@@ -69,7 +70,15 @@ class DualScores:
         self.tolerance: float | None = None
 
     def block(self, texts: slice, images: slice) -> Tensor:
-        return self.text[texts].float() @ self.image[images].float().T
+        return best_products(self.text[texts].float(), self.image[images].float())
+
+
+def best_products(text: Tensor, image: Tensor) -> Tensor:
+    """Dot products [texts, images] of `text` [texts, d] and `image` [images, d]; the highest one where an image has
+    several vectors [images, n, d] (BLIP-2, arXiv:2301.12597, section 3.1)."""
+    if image.ndim == 2:
+        return text @ image.T
+    return (image.flatten(0, 1) @ text.T).unflatten(0, image.shape[:2]).amax(1).T
 
 
 def retrieval_metrics(

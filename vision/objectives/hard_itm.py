@@ -5,6 +5,7 @@
 v- is an image of the micro-batch, drawn with the probability softmax(s t . v'_j) of a contrast, and t- a text drawn
 with softmax(s v . t'_j): never one of a pair with the same image or the same text. The pairs are combined where text
 and image have not seen each other yet: the layers after that `tap` run again on them.
+A contrast without a momentum copy has t' = t and v' = v.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from vision.metrics.retrieval_scores import best_products
 from vision.objectives.itm import Itm, ItmHead
 from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled
 from workbench.core.keyed import Draws, digest
 from workbench.core.options.bounds import Word
+from workbench.objectives._vectors import pool_rows
 from workbench.pretraining.forward import HeadInputs, States
 from workbench.pretraining.objective import BatchTargets, LossOutput
 from workbench.recipe.spec import Spec
@@ -36,14 +39,23 @@ class HardItm(Itm):
     image, and its image with a hard text.
 
     Args:
-        of: the `vision.momentum_contrast` of the same task, network and view.
+        of: the `vision.momentum_contrast` or `vision.query_contrast` of the same task and network.
         tap: the layer `tap` after which text and image see each other.
-        text, image: the streams of the pair.
+        text, image: the streams of the pair; those that belong to one of them go with it.
+        queries: the stream whose rows are classified, and their logits averaged (BLIP-2, arXiv:2301.12597, section
+            3.1); null: the row that represents the text.
     """
 
-    def __init__(self, tap: Word, of: Word = "momentum_contrast", text: Word = "text", image: Word = "image") -> None:
+    def __init__(
+        self,
+        tap: Word,
+        of: Word = "momentum_contrast",
+        text: Word = "text",
+        image: Word = "image",
+        queries: Word | None = None,
+    ) -> None:
         super().__init__(rate=0.0)
-        self.tap, self.of = tap, of
+        self.tap, self.of, self.queries = tap, of, queries
         self.streams = (text, image)
         self.after = (of,)
 
@@ -73,33 +85,39 @@ class HardItm(Itm):
         return float(len(targets["image"]) + 2 * rivals(targets).any(1).sum())
 
     def head(self, network: Network) -> HardItmHead:
-        return HardItmHead(self, {stream: self.width(network, stream) for stream in self.streams})
+        widths = {stream: self.width(network, stream) for stream in self.streams}
+        if self.queries is not None:
+            return HardItmHead(self, {self.queries: self.width(network, self.queries)})
+        return HardItmHead(self, {self.streams[0]: widths[self.streams[0]]})
 
 
 class HardItmHead(ItmHead):
-    """A linear classifier on the pooled state of the text, which has seen the image."""
+    """A linear classifier on the state of the text, which has seen the image, or on the mean of those of queries."""
 
     def __init__(self, options: HardItm, sizes: dict[str, int]) -> None:
-        text = options.streams[0]
-        super().__init__([text], {text: sizes[text]})
-        self.tap, self.of, self.streams = options.tap, options.of, options.streams
+        super().__init__(list(sizes), sizes)
+        self.tap, self.of, self.streams, self.queries = options.tap, options.of, options.streams, options.queries
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, 2]: exchanged, matched."""
+        if self.queries is not None:
+            return self.classifier(pool_rows(states[self.queries], batch, self.queries, "mean"))
         return self.classifier(network.summary_rows(states, batch, self.streams[0]))
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
         """Passes on the drawn negatives, each [n, 2]: `image_of` texts, `text_of` images."""
         read, made, others = inputs.read(), inputs.outputs(self.of), rivals(inputs.targets)
-        sharp = made["scale"][:, None]
+        sharp, text, image = made["scale"][:, None], made["text"], made["image"]
         asking = rivals({name: inputs.known(name) for name in ("image", "text")}).any(1)
         asked = rows_where(asking, others.device)
-        image_of = drawn(sharp * made["text"] @ made["image_followed"].T, others, asked)
-        text_of = drawn(sharp * made["image"] @ made["text_followed"].T, others, asked)
+        image_of = drawn(sharp * best_products(text, made.get("image_followed", image)), others, asked)
+        text_of = drawn(sharp * best_products(made.get("text_followed", text), image).T, others, asked)
         logits = [self.logits(inputs.network, read.states, inputs.batch)]
         # the one wait that remains: attention needs the lengths of the drawn texts on the host
         pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist() if len(image_of) else [[0], [0]]
-        picked = dict(zip(self.streams, pairs, strict=True))
+        sides = dict(zip(self.streams, pairs, strict=True))
+        bound = {name: side for side in sides for name in inputs.batch.linked_to(side) - {side}}
+        picked = sides | {name: sides[side] for name, side in sorted(bound.items())}
         rows = {name: inputs.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
         taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
         wrong = inputs.run(

@@ -115,7 +115,7 @@ class Itc(Contrast, MediaContrast):
                 )
             sequence.targets[self.name] = {self.target: np.asarray([sequence.labels[IMAGE]], np.int64)}
             if self.apart:
-                separate(sequence, tuple(self.pools))
+                separate(sequence, next(iter(self.pools)))
         return {}
 
     def measure(self, made: Mapping[str, Tensor]) -> dict[str, float]:
@@ -131,13 +131,13 @@ class ItcHead(ContrastHead, MediaContrastHead):
     """The head of `contrast`, as retrieval knows it."""
 
 
-def separate(sequence: Sequence, streams: tuple[str, ...]) -> None:
-    """Make each of the streams a separate document, which does not see the others.
+def separate(sequence: Sequence, stream: str) -> None:
+    """Make a stream a separate document, which does not see the others. These stay as they are in other views, so that
+    the layers that read them alone run once.
 
     Raises:
-        WorkbenchError: a stream has documents already (packed texts).
+        WorkbenchError: the stream has documents already (packed texts).
     """
-    for document, stream in enumerate(streams, 1):
-        if "doc" in sequence.streams[stream]:
-            raise WorkbenchError(f"itc: sequence {sequence.key!r} is packed, so its {stream} cannot be kept apart")
-        sequence.streams[stream]["doc"] = np.full(sequence.length(stream), document)
+    if "doc" in sequence.streams[stream]:
+        raise WorkbenchError(f"itc: sequence {sequence.key!r} is packed, so its {stream} cannot be kept apart")
+    sequence.streams[stream]["doc"] = np.ones(sequence.length(stream), np.int64)

@@ -3,9 +3,10 @@
 A stream's k-th layer is the k-th of the stack in which its rows attend to themselves: `self`, `joint` (of all its
 streams), a `cross` layer's own stream, and any other layer with an `attention` block (of the first of its streams, as
 ERNIE-THU's aggregator). It consists of the modules of a plain Transformer layer: self-attention and feed-forward.
-Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. Norms
-that are layers of their own (at the end of a pre-norm stack) are counted separately. Where an embedding leaves its norm
-to the first layer (`norm: null`; VL-BERT), that layer's `norm` is the embedding's.
+Layers between streams (`co`) are not counted, so BERT's twelve layers go to the text's twelve in ViLBERT too. A layer
+with a feed-forward network for each stream (`vision.qformer`) is one of each; its cross-attention belongs to the first.
+Norms that are layers of their own (at the end of a pre-norm stack) are counted separately. Where an embedding leaves
+its norm to the first layer (`norm: null`; VL-BERT, BLIP-2), that layer's `norm` is the embedding's.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from workbench.models.blocks import LayerOptions
 from workbench.recipe.spec import NetworkSpec, Spec
 
 SUBLAYERS = {"attention": "attention", "self_attention": "attention", "feed_forward": "feed_forward"}
+ACROSS = "cross_attention"
 DEFAULTS = {field.name: field.default for field in dataclasses.fields(LayerOptions)}
 COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary", "rotary_scaling", "scale", "window")
 """Options that change what the same weights compute, though their shapes are the same."""
@@ -27,9 +29,12 @@ COMPARED = ("num_heads", "activation", "norm", "norm_place", "norm_eps", "rotary
 def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[str, str]:
     """`embedding.*`, `layer.<k>.*`, `norm.<k>.*` and `pooler.*` of a stream -> the network's own names of them."""
     names = list(names)
-    norms = {number: k for k, number in enumerate(_stream_norms(spec, names, stream))}
-    numbers = {number: k for k, (number, _) in enumerate(stream_layers(spec, names, stream))}
-    own_norm = spec.streams[stream].get("norm", "") is None and _norm_among_others(names)
+    alone = _stream_norms(spec, names, stream)
+    layers = stream_layers(spec, names, stream)
+    numbers = {number: k for k, (number, _) in enumerate(layers)}
+    across = {number for number, layer in layers if layer.get("streams", ())[:1] == [stream]}
+    own_norm = spec.streams[stream].get("norm", "") is None and (_norm_among_others(names) or 0 in alone)
+    norms = {number: k for k, number in enumerate(number for number in alone if number or not own_norm)}
     found = {}
     for name in names:
         part, _, rest = name.partition(".")
@@ -40,8 +45,13 @@ def stream_names(spec: NetworkSpec, names: Iterable[str], stream: str) -> dict[s
             found[f"embedding.{rest}"] = name
         elif part == "layers" and int(place) in numbers:
             sublayer, _, rest = rest.partition(".")
+            of, _, inner = rest.partition(".")
+            if of in spec.streams:
+                sublayer, rest = (sublayer, inner) if of == stream else ("", "")
             if sublayer in SUBLAYERS:
                 found[f"layer.{numbers[int(place)]}.{SUBLAYERS[sublayer]}.{rest}"] = name
+            elif sublayer == ACROSS and int(place) in across:
+                found[f"layer.{numbers[int(place)]}.{ACROSS}.{rest}"] = name
         elif part == "layers" and int(place) in norms:
             found[f"norm.{norms[int(place)]}.{rest}"] = name
     return found
@@ -53,7 +63,7 @@ def stream_layers(spec: NetworkSpec, names: Iterable[str], stream: str) -> list[
     return [
         (number, layer)
         for number, layer in enumerate(layer_specs(spec.layers))
-        if stream in _streams(layer)
+        if (stream in _streams(layer) or ("layers", str(number), "feed_forward", stream) in prefixes)
         and any(("layers", str(number), name, "attention") in prefixes for name in ("attention", "self_attention"))
     ]
 

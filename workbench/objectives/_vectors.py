@@ -75,8 +75,11 @@ class CommonSpace(nn.Module):
         if self.tap is not None and self.tap not in read.taps:
             raise unknown("tap", self.tap, read.taps, "the network's layers")
         states = read.states if self.tap is None else read.taps[self.tap]
-        pooled = self.norms[stream](pool_rows(states[stream], read.batch, stream, self.pools[stream], sequences))
-        vectors, activation = self.projections[stream](pooled).float(), self.options.activation
+        return self.placed(stream, pool_rows(states[stream], read.batch, stream, self.pools[stream], sequences))
+
+    def placed(self, stream: str, states: Tensor) -> Tensor:
+        """States of a stream [..., hidden_size] in the common space [..., size], float32."""
+        vectors, activation = self.projections[stream](self.norms[stream](states)).float(), self.options.activation
         vectors = vectors if activation is None else ACTIVATIONS[activation](vectors)
         return F.normalize(vectors, dim=-1) if self.options.cosine else vectors
 

@@ -331,9 +331,13 @@ class ContrastHead(GlobalBatchHead):
     def scores(self, queries: Tensor, keys: Tensor, ignored: Tensor | None) -> Tensor:
         """s q . k (+ b) in float32 [queries, keys], -inf for keys that are not candidates."""
         with torch.autocast(queries.device.type, enabled=False):
-            logits = self.logit_scale.float().exp() * queries.float() @ keys.float().T
+            logits = self.products(self.logit_scale.float().exp() * queries.float(), keys.float())
             logits = logits if self.logit_bias is None else logits + self.logit_bias.float()
         return logits if ignored is None else logits.masked_fill(ignored, float("-inf"))
+
+    def products(self, queries: Tensor, keys: Tensor) -> Tensor:
+        """q . k [queries, keys]."""
+        return queries @ keys.T
 
     def ignored(self, embedded: dict[str, Tensor], own: slice, backward: bool) -> Tensor | None:
         """Pairs whose passages are no negatives of the own queries [own, step], or `backward` whose queries are none of

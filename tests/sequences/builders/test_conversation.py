@@ -11,6 +11,7 @@ import tokenizers
 import transformers
 from PIL import Image
 from tokenizers.models import BPE
+from tokenizers.normalizers import Prepend, Replace, Sequence
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
 
@@ -95,7 +96,7 @@ def test_another_template(words: Tokenizer) -> None:
     builder = ConversationBuilder(words, 99, template={"user": "Q: ", "bot": "A: "}, between="", answers="bot")
     ids, rows = predicted(words, builder, {"key": "a", "draw": (3,), "turns": ["Who?", "I."]})
     assert "".join(words.tokens(ids)) == "Q:ĠWho?<|im_end|>A:ĠI.<|im_end|>"
-    assert "".join(words.tokens([ids[row] for row in rows])) == "I.<|im_end|>"
+    assert "".join(words.tokens([ids[row] for row in rows])) == "ĠI.<|im_end|>"
 
 
 def test_a_prompt_ends_where_its_answer_begins(words: Tokenizer) -> None:
@@ -187,3 +188,58 @@ def test_without_the_image(words: Tokenizer) -> None:
     [sequence] = builder([{"key": "a", "draw": (3,), "questions": [{"question": "a", "answers": ["b"]}]}], DRAWS)
     assert set(sequence.streams) == {"text"}
     assert (builder.controls, ConversationBuilder(words, 200).controls) == (("question-only",), ())
+
+
+LLAVA = (
+    "{% for message in messages %}{% if message['role'] == 'user' %}{{ 'USER: ' + message['content'] }}"
+    "{% else %}{{ ' ASSISTANT:' }}{% generation %}{{ ' ' + message['content'] + '</s>' }}{% endgeneration %}{% endif %}"
+    "{% endfor %}{% if add_generation_prompt %}{{ ' ASSISTANT:' }}{% endif %}"
+)
+
+
+@pytest.fixture(scope="module")
+def pieces() -> Tokenizer:
+    """A tokenizer as Llama's: a mark in front of each word, also of the first of a text."""
+    backend = tokenizers.Tokenizer(BPE())
+    backend.normalizer = Sequence([Prepend("▁"), Replace(" ", "▁")])
+    names = ["<s>", "</s>"]
+    texts = [f"USER: {text} ASSISTANT: {text}" for _, text in SAID]
+    backend.train_from_iterator(texts, BpeTrainer(vocab_size=90, special_tokens=names))
+    return Tokenizer(backend, {"bos": "<s>", "eos": "</s>"})
+
+
+@pytest.mark.parametrize("to_answer", [False, True])
+def test_tokens_of_llava_are_those_of_its_template(pieces: Tokenizer, to_answer: bool) -> None:
+    """Ends behind answers alone, and each word as in the whole text: no mark of a space more (LLaVA 1.5)."""
+    theirs = transformers.PreTrainedTokenizerFast(tokenizer_object=pieces.backend, bos_token="<s>", eos_token="</s>")
+    said = SAID[1:4] if to_answer else SAID[1:]
+    made: Any = theirs.apply_chat_template(
+        [{"role": speaker, "content": text} for speaker, text in said],
+        chat_template=LLAVA,
+        return_dict=True,
+        return_assistant_tokens_mask=True,
+        add_generation_prompt=to_answer,
+    )
+    template = {"user": "USER: ", "assistant": " ASSISTANT: "}
+    builder = ConversationBuilder(pieces, 200, template, between="", begin="bos", ended=["assistant"])
+    wanted = [pieces.id("bos"), *made["input_ids"]]
+    if to_answer:
+        (prompt,) = builder([sample(said, visibility="causal")], DRAWS)
+        Clm().continuation(builder).prompt(prompt)
+        assert prompt.streams["text"]["input_ids"].tolist() == wanted
+        assert prompt.streams["text"]["rank"].tolist() == list(range(len(wanted)))
+        return
+    ids, rows = predicted(pieces, builder, sample(said))
+    assert ids == wanted
+    assert rows == [row + 1 for row in np.flatnonzero(made["assistant_masks"])]
+    assert ids.count(pieces.id("eos")) == 2
+    assert "▁▁" not in "".join(pieces.tokens(ids))
+
+
+def test_a_last_question_has_no_end_where_questions_have_none(pieces: Tokenizer) -> None:
+    builder = ConversationBuilder(pieces, 99, {"user": "USER: ", "assistant": " ASSISTANT: "}, "", ended=["assistant"])
+    ids, rows = predicted(pieces, builder, sample(SAID[1:2]))
+    assert "".join(pieces.tokens(ids)) == "▁USER:▁Where▁is▁Oslo?"
+    assert rows == []
+    with pytest.raises(WorkbenchError, match="ended = user: allowed: speakers with 'assistant'"):
+        ConversationBuilder(pieces, 99, ended=["user"])

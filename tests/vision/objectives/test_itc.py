@@ -30,7 +30,7 @@ CASES = {
     "apart": ObjectiveCase(
         {"size": 8, "apart": True, "norm": True, "negatives": "micro-batch", "same_image": "negative"},
         CONTRAST,
-        adds=("text.doc", "image.doc"),
+        adds=("text.doc",),
         reads=("text", "image"),
     ),
 }

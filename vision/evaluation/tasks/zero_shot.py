@@ -18,6 +18,7 @@ from torch.nn import functional as F
 
 from vision.evaluation.retrieval.retrieval_corpus import Pairs, PairVectors, image_of, pair_vectors
 from vision.evaluation.task_options import PHOTO, ZeroShotPredicting, ZeroShotScoring
+from vision.metrics.retrieval_scores import best_products
 from vision.objectives._comparing import MediaContrast
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
@@ -66,7 +67,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         names = list(classes)
         prompts = [template.replace("{}", classes[name]) for name in names for template in templates]
         vectors, right, shown, keys = _scored(run, corpus, scoring, label, prompts)
-        scores = vectors.image @ _of_classes(vectors.text, len(names)).T
+        scores = best_products(_of_classes(vectors.text, len(names)), vectors.image).T
         gold = np.array([names.index(name) for name in right])
         ranks, _ = realistic_ranks(scores.numpy(), gold, (gold[:0], gold[:0]))
         predicted = scores.argmax(1).numpy()
@@ -116,7 +117,7 @@ class ZeroShot(DownstreamTask[Tuning, ZeroShotScoring]):
         first, *more = _parts(prompts, predicting.batch_size)
         groups = [_Group(samples, samples[0], first), *(_Group([], samples[0], part) for part in more)]
         vectors = pair_vectors(run, groups, lambda _, group: _pairs(run, group))
-        scores = vectors.image @ _of_classes(vectors.text, len(classes)).T
+        scores = best_products(_of_classes(vectors.text, len(classes)), vectors.image).T
         names = list(classes)
         return [
             {"key": str(sample["key"]), "prediction": names[int(row.argmax())]}

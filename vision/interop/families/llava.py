@@ -15,7 +15,15 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from vision.interop.families.clip import NORM_EPS, block_rules, encoder_config, encoder_layer
-from vision.interop.patch_names import IMAGE, ClassToken, check_colours, image_size_of, image_stream, patch_map
+from vision.interop.patch_names import (
+    IMAGE,
+    ClassToken,
+    check_colours,
+    image_size_of,
+    image_stream,
+    patch_map,
+    square_preprocessor,
+)
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.interop import bert_config, bert_names
 from workbench.interop.families.llama import Llama
@@ -88,8 +96,9 @@ class Llava(CheckpointFamily):
             "builder": "conversation",
             "begin": "bos",
             "end": "eos",
-            "template": {"user": "USER: ", "assistant": "ASSISTANT: "},
-            "between": " ",
+            "ended": ["assistant"],
+            "template": {"user": "USER: ", "assistant": " ASSISTANT: "},
+            "between": "",
             "image_processor": {"image_processor": "vision.patches", **shape, "class_row": True},
             "transforms": [
                 {"transform": "vision.projected"},
@@ -112,6 +121,10 @@ class Llava(CheckpointFamily):
         unread.append(bert_names.both(f"{TOWER}.post_layernorm", ""))
         rules += [Buffer(name) for part in unread for name in weights_of(part)]
         return rules + [_placed(rule, depth + 1) for rule in TEXT.rules(text)]
+
+    def preprocessor(self, config: FamilyConfig, embedding: Spec, image: Spec) -> dict[str, Any] | None:
+        made = square_preprocessor(embedding, image)
+        return None if made is None else {**made, "processor_class": "LlavaProcessor"}
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
         image, layers = described.streams["image"], described.layers

@@ -56,9 +56,13 @@ class GridEmbedding(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, fields: dict[str, Tensor]) -> Tensor:
-        """`pixels` uint8 [images, 3, size, size], `boxes` [rows, 4], `masked` [rows] -> [rows, hidden_size]."""
-        features = self.backbone(field(fields, "pixels", self)).flatten(0, 1)
-        boxes = fields["boxes"]
+        """`pixels` uint8 [images, 3, size, size], `boxes` [rows, 4], `masked` [rows], and where cells were drawn `cell`
+        [rows], equally many of each image -> [rows, hidden_size]."""
+        features, boxes = self.backbone(field(fields, "pixels", self)), fields["boxes"]
+        if "cell" in fields and len(features):
+            cells = fields["cell"].view(len(features), -1, 1)
+            features = features.gather(1, cells.expand(-1, -1, features.shape[-1]))
+        features = features.flatten(0, 1)
         if len(features) != len(boxes):
             raise WorkbenchError(
                 f"image stream: the backbone returns {self.backbone.grid} x {self.backbone.grid} rows an image, "

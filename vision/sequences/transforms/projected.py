@@ -13,18 +13,19 @@ from workbench.sequences.sequence import Rows, Sequence
 
 class ProjectedTransform(Transform):
     """Rows that the layer `vision.projector` fills (LLaVA 1.5, arXiv:2310.03744, section 3.3): a stream with a row for
-    each row of another one, without special rows such as the class token. No objective corrupts them.
+    each row of another one, by default without special rows such as the class token. No objective corrupts them.
 
     Args:
         stream: the name of the new stream; its embedding is `vision.projected`.
         of: the stream that is projected.
+        special: whether special rows are projected too, as all learned queries are (BLIP-2, arXiv:2301.12597).
 
     Raises:
         WorkbenchError: a sequence has a stream of that name already.
     """
 
-    def __init__(self, stream: Word = "projected", of: Word = "image") -> None:
-        self.stream, self.of = stream, of
+    def __init__(self, stream: Word = "projected", of: Word = "image", special: bool = False) -> None:
+        self.stream, self.of, self.special = stream, of, special
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
@@ -34,7 +35,8 @@ class ProjectedTransform(Transform):
                     "projected rows"
                 )
             if length := sequence.length(self.of):
-                rows = np.flatnonzero(~sequence.fields(self.of).get("special", np.zeros(length, np.bool_)))
+                left_out = sequence.fields(self.of).get("special", np.zeros(length, np.bool_)) & (not self.special)
+                rows = np.flatnonzero(~left_out)
                 sequence.streams[self.stream] = {
                     "input_ids": np.arange(len(rows)),
                     "of": Rows(self.of, rows, bound=True),

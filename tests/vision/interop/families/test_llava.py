@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import transformers
+from PIL import Image
 from torch import Tensor, nn
 
 from tests.contracts.cases import FamilyCase
@@ -80,6 +82,7 @@ def test_logits_and_greedy_tokens_both_ways(more: Any, tmp_path: Path, photo: Ca
     loaded = load(tmp_path / "theirs")
     export(loaded, tmp_path / "ours", "vision.llava")
     again = transformers.LlavaForConditionalGeneration.from_pretrained(tmp_path / "ours").eval()
+    images = transformers.AutoImageProcessor.from_pretrained(tmp_path / "ours")
     generator = Generator(loaded, Decoding(max_new_tokens=8))
     network, head = loaded.model.network(), loaded.model.heads["clm"]
     for number, words in enumerate((WORDS[:5], WORDS[3:])):
@@ -95,6 +98,8 @@ def test_logits_and_greedy_tokens_both_ways(more: Any, tmp_path: Path, photo: Ca
         rows = torch.cat([expected[:1], expected[1 + count :]])
         torch.testing.assert_close(ours, rows, **CLOSE)
         torch.testing.assert_close(again(**inputs).logits[0], expected, **CLOSE)
+        shown = images(Image.open(BytesIO(photo(number))), return_tensors="pt")["pixel_values"]
+        assert (shown - inputs["pixel_values"]).abs().mean() < 0.02  # resized by another library's rules
         tokens = model.generate(**inputs, max_new_tokens=8, do_sample=False)[0, inputs["input_ids"].shape[1] :].tolist()
         tokens = tokens[: tokens.index(END)] if END in tokens else tokens
         [made] = generator.write([prompt])

@@ -36,7 +36,17 @@ def test_rows_are_two_maps_of_those_of_the_image() -> None:
 def test_without_an_image_nothing_is_projected_and_rows_need_their_links() -> None:
     layer, hidden = ProjectorLayer("wide", "image", SIZES, bias=False), {"text": torch.ones(2, 2)}
     assert layer(hidden, Context(streams(text=[2]))) is hidden
+    assert layer.inner is not None
     assert layer.inner.bias is layer.outer.bias is None
     batch = streams(wide=[1], image=[1])
     with pytest.raises(WorkbenchError, match=r"add the transform vision\.projected"):
         layer({"wide": torch.ones(1, 5), "image": torch.ones(1, 3)}, Context(batch))
+
+
+def test_without_an_activation_there_is_one_map() -> None:
+    layer, batch = ProjectorLayer("wide", "image", SIZES, activation=None), streams(wide=[1], image=[2])
+    batch.streams["wide"].fields["of"] = torch.tensor([1])
+    image = torch.randn(2, 3)
+    assert [name for name, _ in layer.named_parameters()] == ["outer.weight", "outer.bias"]
+    found = layer({"wide": torch.zeros(1, 5), "image": image}, Context(batch))["wide"]
+    torch.testing.assert_close(found[0], layer.outer.weight @ image[1] + layer.outer.bias)

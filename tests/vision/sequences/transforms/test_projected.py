@@ -38,3 +38,8 @@ def test_rows_are_those_of_the_image_without_its_class_token() -> None:
 def test_a_stream_that_is_there_is_not_written_over() -> None:
     with pytest.raises(WorkbenchError, match="'text' already"):
         ProjectedTransform("text")([made([False] * 3)], DRAWS)
+
+
+def test_special_rows_are_projected_where_they_are_asked_for() -> None:
+    found = ProjectedTransform(special=True)([made([True, False, False])], DRAWS)
+    assert collate(found).streams["projected"].fields["of"].tolist() == [0, 1, 2]
