@@ -40,6 +40,9 @@ def batch_of(sequences: list[int]) -> tuple[Batch, dict[str, Tensor]]:
         states = torch.randn(sum(lengths), SIZES[name], generator=g).split(lengths)
         kept = [lengths[i] for i in sequences]
         fields = {}
+        if name == "text":  # the first row of each is exempt from a window
+            firsts = torch.tensor([place == 0 for length in kept for place in range(length)])
+            fields = {"everywhere": firsts.long()}
         if name == "entity":  # each hangs on its sequence's first tokens, and may be meant by the first mention
             token = torch.cat([text_starts[n] + torch.arange(length) for n, length in enumerate(kept)])
             fields = {"entity_ids": torch.ones(sum(kept), dtype=torch.long), "token": token}
