@@ -150,7 +150,7 @@ NEAREST = (
         "nothing but a recipe: tasks, corpora, `vision.pixels`",
     ),
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
-    ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
+    ("BigBird", "`longformer`", "random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
     ("ProphetNet, ERNIE-GEN", "`bart`, `mass`", "streams of future n-grams; spans that are written at once"),
     ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),

@@ -1,7 +1,7 @@
 """Rows that are exempt from a window: Longformer's global attention (Beltagy et al., arXiv:2004.05150, section 3.1),
 BigBird's global tokens among those of the text (Zaheer et al., arXiv:2007.14062, section 2, BigBird-ITC).
 
-Longformer has projections for such rows, which start as copies of the others; here they use the layer's.
+Longformer has projections of their own for such rows, as the layer `local_global`; in others they use the layer's.
 """
 
 from __future__ import annotations
