@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import replace
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -101,4 +100,4 @@ class LocalGlobalLayer(SelfLayer):
     Options as for `self`.
     """
 
-    kind: ClassVar[type[MultiHeadAttention]] = LocalGlobalAttention
+    kind = LocalGlobalAttention

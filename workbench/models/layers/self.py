@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Callable
+from typing import Annotated, Any
 
 from torch import Tensor, nn
 
@@ -23,7 +24,7 @@ class SelfLayer(nn.Module):
         options: those of every layer, `workbench.models.blocks.LayerOptions`.
     """
 
-    kind: ClassVar[type[MultiHeadAttention]] = MultiHeadAttention
+    kind: Callable[..., MultiHeadAttention] = MultiHeadAttention
     """The attention, which layers that derive from this one replace."""
 
     def __init__(
