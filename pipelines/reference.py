@@ -151,7 +151,6 @@ NEAREST = (
     ),
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
     ("BigBird", "`longformer`", "random blocks"),
-    ("Performer, Linformer", "`window`", "attention in linear time"),
     ("ProphetNet, ERNIE-GEN", "`bart`, `mass`", "streams of future n-grams; spans that are written at once"),
     ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
