@@ -150,7 +150,6 @@ NEAREST = (
         "nothing but a recipe: tasks, corpora, `vision.pixels`",
     ),
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
-    ("BigBird", "`longformer`", "random blocks"),
     ("ProphetNet, ERNIE-GEN", "`bart`, `mass`", "streams of future n-grams; spans that are written at once"),
     ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),

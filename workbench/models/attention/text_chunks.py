@@ -54,16 +54,16 @@ class TextChunks:
         return chunks.new_zeros(len(self.lengths), *chunks.shape[1:]).index_add(0, self.texts, chunks)
 
 
-def text_chunks(layout: Layout, what: str) -> TextChunks:
-    """The chunks of a layout's texts, made once; `what` names the attention in messages.
+def text_chunks(layout: Layout, what: str, size: int = SIZE) -> TextChunks:
+    """The chunks of a layout's texts, made once; `what` names the attention in messages, `size` is that of a chunk.
 
     Raises:
         WorkbenchError: rows of a text neither see all of it nor those up to themselves.
     """
-    return layout.kept(layout, "text chunks", lambda: _chunks(layout, what))
+    return layout.kept(layout, ("text chunks", size), lambda: _chunks(layout, what, size))
 
 
-def _chunks(layout: Layout, what: str) -> TextChunks:
+def _chunks(layout: Layout, what: str, size: int) -> TextChunks:
     pattern = _pattern(layout)
     if pattern is None or pattern.documents is None or pattern.until or pattern.branches:
         raise WorkbenchError(f"{what} reads texts as a whole, and here rows hide from others; use the layer self")
@@ -73,11 +73,11 @@ def _chunks(layout: Layout, what: str) -> TextChunks:
             "layer self"
         )
     lengths = [rows for documents in pattern.documents for rows in documents if rows]
-    counts = [-(-length // SIZE) for length in lengths]
+    counts = [-(-length // size) for length in lengths]
     sizes, chunks = torch.tensor(lengths), torch.tensor(counts)
     texts = torch.repeat_interleave(chunks)
     first = torch.tensor([0, *accumulate(counts)])[:-1][texts]
-    places = (torch.arange(len(texts)) - first)[:, None] * SIZE + torch.arange(SIZE)
+    places = (torch.arange(len(texts)) - first)[:, None] * size + torch.arange(size)
     valid = places < sizes[texts][:, None]
     rows = torch.where(valid, (sizes.cumsum(0) - sizes)[texts][:, None] + places, 0)
     slots = valid.flatten().nonzero()[:, 0]
