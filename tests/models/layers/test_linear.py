@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tests.contracts.cases import LayerCase
 from workbench.core.errors import WorkbenchError
-from workbench.models.attention.linear import STABLE, orthogonal_rows
+from workbench.models.attention.feature_maps import STABLE, orthogonal_rows
 from workbench.models.context import Context
 from workbench.models.layers.linear import LinearAttention, LinearLayer
 from workbench.sequences.batch import Batch, Stream
