@@ -11,8 +11,8 @@ from torch import Tensor
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Size, Word
-from workbench.models.attention.key_values import KeyValues
 from workbench.models.attention.feature_maps import elu_features, favor_features, linear_attention, orthogonal_rows
+from workbench.models.attention.key_values import KeyValues
 from workbench.models.attention.request import Result, for_each_query
 from workbench.models.attention.text_chunks import TextChunks, text_chunks
 from workbench.models.blocks import LayerOptions, MultiHeadAttention
