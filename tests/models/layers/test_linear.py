@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tests.contracts.cases import LayerCase
+from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
 from workbench.models.attention.feature_maps import STABLE, orthogonal_rows
 from workbench.models.context import Context
@@ -107,3 +108,12 @@ def test_a_tree_and_a_prefix_are_refused() -> None:
         layer(rows, Context(batch.replace("text", rank=ranks)))
     with pytest.raises(WorkbenchError, match=r"has no scores for attention_dropout = 0\.1"):
         made(attention_dropout=0.1)
+
+
+@pytest.mark.parametrize("name", ["linear", "low_rank", "sparse_block"])
+def test_keys_of_an_adapter_are_refused(name: str) -> None:
+    more = {"max_positions": 200} if name == "low_rank" else {}
+    layer = build("layer", {"layer": name, "stream": "text", "num_heads": 2, **more}, "layer", sizes=SIZES)
+    layer.attention.attention.seen.register_forward_hook(lambda *_: None)
+    with pytest.raises(WorkbenchError, match=r"reads no keys of an adapter \(prefix\)"):
+        layer({"text": torch.randn(sum(LENGTHS), 16)}, Context(batch_of(False)))

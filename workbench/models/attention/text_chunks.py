@@ -81,8 +81,9 @@ def _chunks(layout: Layout, what: str, size: int) -> TextChunks:
     valid = places < sizes[texts][:, None]
     rows = torch.where(valid, (sizes.cumsum(0) - sizes)[texts][:, None] + places, 0)
     slots = valid.flatten().nonzero()[:, 0]
-    on = integers_on_device([rows, valid.long(), slots, texts, first, places], layout.device)
-    return TextChunks(on[0], on[1] > 0, *on[2:], lengths=lengths, causal=not pattern.full)
+    parts = [rows, valid.long(), slots, texts, first, places]
+    rows, real, slots, texts, first, places = integers_on_device(parts, layout.device)
+    return TextChunks(rows, real > 0, slots, texts, first, places, lengths, causal=not pattern.full)
 
 
 def _pattern(layout: Layout) -> Pattern | None:

@@ -12,7 +12,6 @@ from torch import Tensor
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Heads, Size, Word
 from workbench.models.attention.feature_maps import elu_features, favor_features, linear_attention, orthogonal_rows
-from workbench.models.attention.key_values import KeyValues
 from workbench.models.attention.request import Result, for_each_query
 from workbench.models.attention.text_chunks import TextChunks, text_chunks
 from workbench.models.blocks import LayerOptions, MultiHeadAttention
@@ -58,8 +57,7 @@ class LinearAttention(MultiHeadAttention):
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k.to(v.dtype), v], 1))
             k, v = known.unbind(1)
-        if self.seen(KeyValues(k, v, keys)).layout is not keys:
-            raise WorkbenchError("linear attention has no place for keys of an adapter; use the layer self, or lora")
+        check_unadapted(self, "linear attention")
         return self._computed(q, k, v, queries, keys), None
 
     @uncompiled
@@ -73,8 +71,8 @@ class LinearAttention(MultiHeadAttention):
         whole = q if own is None else q.new_zeros(len(k), *q.shape[1:]).index_copy(0, own, q)
         k, each_v = (for_each_query(part, q.shape[1], 1) for part in (k, v))
         with torch.autocast(q.device.type, enabled=False):
-            parts = (chunks.cut(keys.contiguous(part).float()) for part in (whole, k, each_v))
-            out = chunks.joined(self._means(*parts, chunks))
+            grids = [chunks.cut(keys.contiguous(part).float()) for part in (whole, k, each_v)]
+            out = chunks.joined(self._means(grids[0], grids[1], grids[2], chunks))
         return keys.restored(out)[slice(None) if own is None else own].to(v.dtype)
 
     def _means(self, q: Tensor, k: Tensor, v: Tensor, chunks: TextChunks) -> Tensor:
@@ -122,3 +120,23 @@ def refuse_scores(options: dict[str, Any], what: str, names: tuple[str, ...]) ->
     """
     if given := [f"{name} = {options[name]}" for name in names if options.get(name)]:
         raise WorkbenchError(f"{what} has no scores for {', '.join(given)}: leave it out")
+
+
+def check_unadapted(attention: MultiHeadAttention, what: str) -> None:
+    """
+    Raises:
+        WorkbenchError: an adapter puts keys before those of each sequence, for which this attention has no place.
+    """
+    if attention.seen.adapted:
+        raise WorkbenchError(f"{what} reads no keys of an adapter (prefix); choose another adapter, such as lora")
+
+
+def check_alone(attention: MultiHeadAttention, queries: Layout, keys: Layout, context: Context, what: str) -> None:
+    """Check that rows attend to the rows of their own texts alone.
+
+    Raises:
+        WorkbenchError: there is a KV cache or a memory, or an adapter adds keys.
+    """
+    if queries is not keys or context.keeps("keys"):
+        raise WorkbenchError(f"{what} reads whole texts, without a KV cache and a memory; use the layer self")
+    check_unadapted(attention, what)

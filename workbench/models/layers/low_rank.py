@@ -23,7 +23,7 @@ from workbench.models.attention.text_chunks import TextChunks, text_chunks
 from workbench.models.blocks import LayerOptions, MultiHeadAttention
 from workbench.models.compilation import uncompiled
 from workbench.models.context import Context
-from workbench.models.layers.linear import refuse_scores
+from workbench.models.layers.linear import check_alone, refuse_scores
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout
 from workbench.models.tensor_cut import TensorCuts
@@ -52,8 +52,7 @@ class LowRankAttention(MultiHeadAttention):
         context: Context,
         names: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> Result:
-        if queries is not keys or context.keeps("keys"):
-            raise WorkbenchError("low-rank attention reads whole texts, and no KV cache or memory; use the layer self")
+        check_alone(self, queries, keys, context, "low-rank attention")
         q, k, v = self.projected(self.entered(query_rows))
         q, k = self.placed(self.query_norm(q), queries), self.placed(self.key_norm(k), keys)
         return self._computed(q.to(v.dtype), k.to(v.dtype), v, queries, self._label(context.kind, names)), None
@@ -65,13 +64,11 @@ class LowRankAttention(MultiHeadAttention):
         chunks = text_chunks(layout, "low-rank attention")
         self._check(chunks)
         rank = self.key_map.embedding_dim
-        sums = (
-            self._sums(table, layout.contiguous(rows), chunks)
-            for table, rows in ((self.key_map, k), (self.value_map, v))
-        )
+        keys = self._sums(self.key_map, layout.contiguous(k), chunks)
+        values = self._sums(self.value_map, layout.contiguous(v), chunks)
         texts, sides = layout.kept(layout, ("texts", rank), lambda: _layouts(chunks, rank, layout.device))
         out, _ = attend(
-            *(layout.contiguous(q), *sums, texts, sides),
+            *(layout.contiguous(q), keys, values, texts, sides),
             dropout=self.dropout if self.training else 0.0,
             scale=self.scale,
             label=label,

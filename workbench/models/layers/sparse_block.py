@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from torch import Tensor
 
-from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Heads, Seed, Size, Word
 from workbench.models.attention.request import Request, Result
 from workbench.models.attention.sparse_blocks import sparse_blocks
@@ -16,7 +15,7 @@ from workbench.models.blocks import LayerOptions, MultiHeadAttention
 from workbench.models.compilation import uncompiled
 from workbench.models.context import Context
 from workbench.models.dropout import numbers_of_heads
-from workbench.models.layers.linear import refuse_scores
+from workbench.models.layers.linear import check_alone, refuse_scores
 from workbench.models.layers.self import SelfLayer
 from workbench.models.layout import Layout
 
@@ -46,8 +45,7 @@ class SparseBlockAttention(MultiHeadAttention):
         context: Context,
         names: tuple[tuple[str, ...], tuple[str, ...]],
     ) -> Result:
-        if queries is not keys or context.keeps("keys"):
-            raise WorkbenchError("attention to random blocks reads whole texts, and no KV cache; use the layer self")
+        check_alone(self, queries, keys, context, "attention to random blocks")
         q, k, v = self.projected(self.entered(query_rows))
         q, k = self.placed(self.query_norm(q), queries), self.placed(self.key_norm(k), keys)
         return self._computed(q.to(v.dtype), k.to(v.dtype), v, queries), None
