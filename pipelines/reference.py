@@ -146,8 +146,6 @@ ABSENT = "These systems of the surveys have no recipe. Some need nothing more, t
 NEAREST = (
     ("12-in-1", "`vilbert`, `lxmert`", "a recipe of its twelve sets; the objective of referring expressions"),
     ("KELM", "`comet`, the builder `text_to_text`", "pairs of triples and the sentences that state them"),
-    ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
-    ("Performer, Linformer", "`window`", "attention in linear time"),
     ("ProphetNet, ERNIE-GEN", "`bart`, `mass`", "streams of future n-grams; spans that are written at once"),
     ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),

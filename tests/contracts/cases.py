@@ -85,7 +85,7 @@ class ObjectiveCase(Case):
 class LayerCase(Case):
     """A layer, on streams text, image (16 wide) and entity (8 wide) of three sequences."""
 
-    contracts = frozenset({"attention", "window", "cache"})
+    contracts = frozenset({"attention", "score_bias", "scale", "window", "cache"})
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Any]]] = {
     "roberta": ("Roberta", {**SIZES, **COUNTED, "type_vocab_size": 1}),
     "xlm_roberta": ("XLMRoberta", {**SIZES, **COUNTED, "type_vocab_size": 1}),
     "camembert": ("Camembert", {**SIZES, **COUNTED, "type_vocab_size": 1}),
+    "longformer": ("Longformer", {**SIZES, **COUNTED, "type_vocab_size": 1, "attention_window": 4}),
     "distilbert": (
         "DistilBert",
         {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "max_position_embeddings": 40, "pad_token_id": 0},
@@ -83,7 +84,8 @@ KINDS: dict[str, tuple[str, dict[str, Any]]] = {
     "span_extraction": ("QuestionAnswering", {}),
     "multiple_choice": ("MultipleChoice", {}),
 }
-UNLIKE = {("modernbert", "token_classification"), ("modernbert", "span_extraction"), ("xlm", "multiple_choice")}
+UNLIKE = {("longformer", kind) for kind in KINDS if kind != "token_classification"}
+UNLIKE |= {("modernbert", "token_classification"), ("modernbert", "span_extraction"), ("xlm", "multiple_choice")}
 CASES = [(family, kind) for family in FAMILIES for kind in KINDS if (family, kind) not in UNLIKE]
 SAMPLES: dict[str, dict[str, Any]] = {
     "token_classification": {"text": " ".join(WORDS[:7]), "tags": []},

@@ -157,6 +157,7 @@ LIBRARY = {
     "movement": Same("Bert", {}, part=lambda network: numbers(network) - numbers(network.adapters)),
     "layerdrop": Same("Roberta", ROBERTA, rows={**PADDING, "the only type": 1}, pooled=False),
     "minilm": Same("Bert", {**SMALL, "num_hidden_layers": 6}, pooled=False),
+    "longformer": Same("Longformer", {**ROBERTA, "max_position_embeddings": 4098}, rows=PADDING, pooled=False),
     "kg-bert": Same("Bert", {}),
     "libert": Same("Bert", {}),
     "wklm": Same("Bert", {}, pooled=False),
@@ -203,7 +204,7 @@ LIBRARY = {
 }
 VOCABULARIES = {"clip": 49408, "siglip": 32000, "luke": 50267, "k-bert": 21128, "e-bert": 28996, "coca": 64000}
 VOCABULARIES |= {"llama": 49152, "llama-360m": 49152, "llama-8b": 128256}
-VOCABULARIES |= dict.fromkeys(("kepler", "sentilr", "k-adapter", "layerdrop"), 50265)
+VOCABULARIES |= dict.fromkeys(("kepler", "sentilr", "k-adapter", "layerdrop", "longformer"), 50265)
 
 
 def image_encoder(network: Network) -> int:

@@ -70,3 +70,15 @@ def test_heads_see_the_end_of_the_run_in_held_out_passes(
 def test_a_rate_that_falls_continues_exactly(falling: Recipe, tmp_path: Path) -> None:
     verdict = verify_resume(falling, tmp_path / "proof", 6)
     assert verdict.equal, (verdict.different, verdict.weights)
+
+
+def test_a_length_that_rises_continues_exactly(falling: Recipe, tmp_path: Path) -> None:
+    sequence = falling.tasks["text"].sequence
+    sequence.builder = {**sequence.builder, "max_length": 32, "length_warmup": {"from": 8, "until": 0.7}}  # type: ignore[dict-item]
+    tokenizer, _, first = first_batches(falling)
+    task = tasks_of(falling, tokenizer)["text"]
+    later = task.micro_batch(reader_of(falling, task).micro_batch(0, 0), (0, 0, 0), 1.0)
+    lengths = [max(each.views["main"].streams["text"].lengths) for each in (first["text"], later)]
+    assert lengths[0] <= 8 < lengths[1]
+    verdict = verify_resume(falling, tmp_path / "proof", 6)
+    assert verdict.equal, (verdict.different, verdict.weights)

@@ -26,7 +26,7 @@ from workbench.core.options.bounds import (
 )
 from workbench.models.attention.call import attend
 from workbench.models.attention.key_values import KeyValueHook, KeyValues
-from workbench.models.attention.request import for_each_query
+from workbench.models.attention.request import Result, for_each_query
 from workbench.models.attention.score_bias import ScoreBias
 from workbench.models.context import Context
 from workbench.models.dropout import dropout
@@ -211,17 +211,29 @@ class MultiHeadAttention(CutModule, nn.Module):
 
         `names` are the streams of the queries and of the keys, for kept attention weights and for a KV cache.
         """
+        out, weights = self.attended(query_rows, key_rows, queries, keys, context, names)
+        if weights is not None:
+            context.look(names, weights)
+        return self.output(out.flatten(1))
+
+    def attended(
+        self,
+        query_rows: Tensor,
+        key_rows: Tensor | None,
+        queries: Layout,
+        keys: Layout,
+        context: Context,
+        names: tuple[tuple[str, ...], tuple[str, ...]],
+    ) -> Result:
+        """The arguments of `forward` -> the sums of values [rows_q, heads, head_size] before the output's map, and the
+        weights of each sequence where they are kept: a hook for rows that attend in another way."""
         query_rows = self.entered(query_rows)
         key_rows = None if key_rows is None else self.entered(key_rows)
         q, k, v = self.projected(query_rows, key_rows)
         q, k = self.placed(self.query_norm(q), queries), self.placed(self.key_norm(k), keys)
         q, k = q.to(v.dtype), k.to(v.dtype)  # norms are in float32 under autocast
         if context.projects:
-            heads = (queries.contiguous(q), keys.contiguous(k), keys.contiguous(v))
-            whole = [self.of_all_ranks(part.transpose(0, 1)) for part in heads]
-            q_heads, k_heads, v_heads = (for_each_query(part, len(whole[0]), 0) for part in whole)
-            scale = self.head_size**-0.5 if self.scale is None else self.scale
-            context.project(names, (q_heads, k_heads, v_heads), scale)
+            self.project((queries.contiguous(q), keys.contiguous(k), keys.contiguous(v)), context, names)
         if context.keeps("keys"):
             known, keys = context.recall(names[1], torch.stack([k, v], 1), apart=not self.seen.adapted)
             k, v = known.unbind(1)
@@ -237,10 +249,19 @@ class MultiHeadAttention(CutModule, nn.Module):
             label=self._label(context.kind, names),
             heads=self.heads,
         )
-        if weights is not None:  # without the keys that an adapter put before those of each sequence
-            read = [w[..., w.shape[-1] - n :] for w, n in zip(weights, own.lengths, strict=True)]
-            context.look(names, [self.of_all_ranks(w) for w in read])
-        return self.output(out.flatten(1))
+        if weights is None:
+            return out, None
+        read = [w[..., w.shape[-1] - n :] for w, n in zip(weights, own.lengths, strict=True)]
+        return out, [self.of_all_ranks(w) for w in read]  # without the keys that an adapter put before the others
+
+    def project(
+        self, heads: tuple[Tensor, Tensor, Tensor], context: Context, names: tuple[tuple[str, ...], tuple[str, ...]]
+    ) -> None:
+        """Keep queries, keys and values [rows, heads, head_size], with the rows of each sequence together."""
+        whole = [self.of_all_ranks(part.transpose(0, 1)) for part in heads]
+        q_heads, k_heads, v_heads = (for_each_query(part, len(whole[0]), 0) for part in whole)
+        scale = self.head_size**-0.5 if self.scale is None else self.scale
+        context.project(names, (q_heads, k_heads, v_heads), scale)
 
     def _label(self, kind: str, names: tuple[tuple[str, ...], tuple[str, ...]]) -> str:
         """The name of the attention in messages: the same for all layers of a kind."""

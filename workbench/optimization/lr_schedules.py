@@ -16,7 +16,7 @@ from annotated_types import Gt, Le
 from workbench.components.build_context import named
 from workbench.components.building import build, checked, named_by
 from workbench.core.errors import WorkbenchError
-from workbench.core.options.bounds import Count, CountOrZero, Number, PartShare, SomeShare, Warmup
+from workbench.core.options.bounds import Count, CountOrZero, Number, PartShare, Positive, SomeShare, Warmup
 from workbench.core.options.values import check
 from workbench.recipe.spec import TrainSpec
 
@@ -84,6 +84,18 @@ class LinearSchedule(DecaySchedule):
 
     def after_warmup(self, step: int) -> float:
         return 1 - self.progress(step)
+
+
+class PolynomialSchedule(DecaySchedule):
+    """Polynomial decay after a warm-up (Longformer, arXiv:2004.05150, section 5): (1 - progress)^`power`, from the peak
+    at the end of `warmup_steps` to 0 at `max_steps`."""
+
+    def __init__(self, max_steps: Count, warmup_steps: Warmup = 0, power: Positive = 3.0) -> None:
+        super().__init__(max_steps, warmup_steps)
+        self.power = power
+
+    def after_warmup(self, step: int) -> float:
+        return float((1 - self.progress(step)) ** self.power)
 
 
 class CosineSchedule(DecaySchedule):

@@ -33,6 +33,7 @@ DEBERTA = {
 }
 FOLDERS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "xlm-roberta": ("xlm_roberta", "XLMRoberta", ROBERTA),
+    "longformer": ("longformer", "Longformer", {**ROBERTA, "attention_window": 4}),
     "camembert": ("camembert", "Camembert", ROBERTA),
     "deberta-v2": ("deberta_v2", "DebertaV2", DEBERTA),
     "distilbert": ("distilbert", "DistilBert", DISTILBERT),

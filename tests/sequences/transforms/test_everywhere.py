@@ -47,6 +47,11 @@ def test_which_rows_are_marked() -> None:
     assert marked("first_segment", alone) == [1, 0, 0, 0]
 
 
+def test_several_first_rows_are_marked_of_each_packed_text() -> None:
+    (made,) = EverywhereTransform(count=3)([pair(doc=np.array([1, 1, 2, 2, 2, 2, 2, 2]))], DRAWS)
+    assert made.streams["text"]["everywhere"].tolist() == [1, 1, 1, 1, 1, 0, 0, 0]
+
+
 @pytest.mark.parametrize("rows", ["first", "special", "first_segment"])
 def test_each_packed_text_has_its_own_and_empty_ones_none(rows: Any) -> None:
     doc = np.array([1, 1, 1, 1, 2, 2, 2, 2])

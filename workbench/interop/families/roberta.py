@@ -24,9 +24,9 @@ from workbench.sequences.text_layout import Visibility
 UNUSED = 2
 
 
-def heads_of(library: str) -> TaskHeads:
+def heads_of(library: str, body: str = "roberta") -> TaskHeads:
     """The places of the heads of tasks in the classes of RoBERTa and those derived from it."""
-    pooler = "roberta.pooler.dense"
+    pooler = f"{body}.pooler.dense"
     return TaskHeads(library, "classifier.dense", output="classifier.out_proj", choice=(pooler, "classifier"))
 
 
@@ -53,15 +53,16 @@ class Roberta(CheckpointFamily):
 
     def rules(self, config: FamilyConfig) -> list[Rule]:
         rows = config["max_position_embeddings"]
-        positions = "roberta.embeddings.position_embeddings.weight"
+        body = self.prefix
+        positions = f"{body}embeddings.position_embeddings.weight"
         return [
             RowRanges(positions, (("embeddings.text.position.weight", (UNUSED, rows)),), rows),
-            *(rule for rule in bert_names.embeddings("roberta.embeddings") if positions not in _sources(rule)),
-            *bert_names.layers("roberta.encoder.layer", config["num_hidden_layers"]),
-            *bert_names.both("roberta.pooler.dense", "poolers.text.dense"),
-            *bert_names.word_head("roberta.embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
+            *(rule for rule in bert_names.embeddings(f"{body}embeddings") if positions not in _sources(rule)),
+            *bert_names.layers(f"{body}encoder.layer", config["num_hidden_layers"]),
+            *bert_names.both(f"{body}pooler.dense", "poolers.text.dense"),
+            *bert_names.word_head(f"{body}embeddings.word_embeddings.weight", "lm_head", "dense", "layer_norm"),
             bert_names.decoder_bias("lm_head"),
-            Buffer("roberta.embeddings.position_ids"),
+            Buffer(f"{body}embeddings.position_ids"),
         ]
 
     def visibility(self, config: FamilyConfig) -> Visibility:

@@ -20,11 +20,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from workbench.models.attention.global_rows import GlobalRows, global_rows
 from workbench.models.attention.padded import GridSide, PaddedGroup, group_attention, padded
 from workbench.models.attention.request import Request, Result
 from workbench.models.checkpointing import recomputed
-from workbench.models.layout import CacheLayout, Layout, layout_of
-from workbench.sequences.batch import Stream
+from workbench.models.layout import CacheLayout, Layout
 
 SAVES = 1.5  # the ratio of the scores that padding would compute to those of the bands, above which bands are faster
 BLOCK = 1 << 17  # scores per head that are computed at once, more only where a single chunk has more
@@ -76,14 +76,6 @@ def banded(request: Request) -> Result:
     rows = bands.everywhere.rows
     whole, _ = padded(replace(request, q=request.q.index_select(0, rows), queries=bands.everywhere.layout, window=None))
     return joined.index_copy(0, rows, whole.to(joined.dtype)), None
-
-
-@dataclass
-class GlobalRows:
-    """Rows that see all of their sequence, in the order of the batch's rows, and their division into sequences."""
-
-    rows: Tensor
-    layout: Layout
 
 
 @dataclass
@@ -262,7 +254,7 @@ def _bands(layout: Layout, window: int) -> Bands:
     if not len(marked):
         return Bands(groups, Windows(layout, counts, size, window), None)
     picked = PickedRows([group.keys.index for group in groups], rows)
-    return Bands(groups, picked, _global_rows(layout))
+    return Bands(groups, picked, global_rows(layout))
 
 
 def _marked(layout: Layout) -> Tensor:
@@ -302,16 +294,3 @@ def _with_global_rows(
     more = marked[numbers.clamp_max(len(marked) - 1)]
     away = (more < around[:, :1]) | (more > around[:, -1:])
     return torch.cat([around, more], 1), torch.cat([known, (numbers < end[:, None]) & away], 1)
-
-
-def _global_rows(layout: Layout) -> GlobalRows:
-    """The rows that are everywhere, as queries of their own, with their fields."""
-    marked = layout.integers["everywhere"] > 0
-    whole = layout.streams or (Stream(layout.integers, layout.offsets, layout.lengths),)
-    sizes, streams = [stream.rows for stream in whole], []
-    for stream, mine, positions in zip(whole, marked.split(sizes), layout.positions.split(sizes), strict=True):
-        offsets = torch.cat([mine.new_zeros(1, dtype=torch.long), mine.cumsum(0)])[stream.offsets]
-        fields = {name: values[mine] for name, values in stream.fields.items() if len(values) == stream.rows}
-        streams.append(Stream({**fields, "position_ids": positions[mine]}, offsets, offsets.diff().tolist()))
-    places = layout.restored(layout.index)[marked]
-    return GlobalRows(marked.nonzero()[:, 0], layout_of(streams, places))

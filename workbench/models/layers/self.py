@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from torch import Tensor, nn
 
 from workbench.core.options.bounds import Heads, Word
-from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions
+from workbench.models.blocks import AttentionBlock, FeedForwardBlock, LayerOptions, MultiHeadAttention
 from workbench.models.context import Context
 
 
@@ -23,6 +24,9 @@ class SelfLayer(nn.Module):
         options: those of every layer, `workbench.models.blocks.LayerOptions`.
     """
 
+    kind: Callable[..., MultiHeadAttention] = MultiHeadAttention
+    """The attention, which layers that derive from this one replace."""
+
     def __init__(
         self,
         stream: Word,
@@ -35,7 +39,7 @@ class SelfLayer(nn.Module):
         block = LayerOptions(num_heads, **options)
         self.stream = stream
         self.reads = self.changes = (stream,)
-        self.attention = AttentionBlock(sizes[stream], block, normed=attention_norm)
+        self.attention = AttentionBlock(sizes[stream], block, normed=attention_norm, kind=self.kind)
         self.feed_forward = FeedForwardBlock(sizes[stream], block)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:

@@ -63,12 +63,13 @@ class PackedBuilder(DocumentBuilder):
         for document in super().__call__(samples, draws):
             alike.setdefault(document.languages, []).append(document)
         begin = len(self.frame.begin) if self.across else None
-        return [_joined(bin_, begin) for documents in alike.values() for bin_ in self._packed(documents)]
+        length = self.length_at(draws.progress)
+        return [_joined(bin_, begin) for documents in alike.values() for bin_ in self._packed(documents, length)]
 
-    def _packed(self, documents: list[Sequence]) -> list[list[Sequence]]:
+    def _packed(self, documents: list[Sequence], length: int) -> list[list[Sequence]]:
         if self.full:
-            return _filled(documents, self.max_length)
-        return [[documents[i] for i in bin_] for bin_ in _bins(documents, self.max_length)]
+            return _filled(documents, length)
+        return [[documents[i] for i in bin_] for bin_ in _bins(documents, length)]
 
 
 def _filled(documents: list[Sequence], size: int) -> list[list[Sequence]]:

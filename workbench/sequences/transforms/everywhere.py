@@ -1,7 +1,7 @@
 """Rows that are exempt from a window: Longformer's global attention (Beltagy et al., arXiv:2004.05150, section 3.1),
 BigBird's global tokens among those of the text (Zaheer et al., arXiv:2007.14062, section 2, BigBird-ITC).
 
-Longformer has projections for such rows, which start as copies of the others; here they use the layer's.
+Longformer has projections of their own for such rows, as the layer `local_global`; in others they use the layer's.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from workbench.core.keyed import Draws
-from workbench.core.options.bounds import Word
+from workbench.core.options.bounds import Count, Word
 from workbench.sequences.protocols import Transform
 from workbench.sequences.sequence import Fields, Sequence
 
@@ -25,11 +25,14 @@ class EverywhereTransform(Transform):
         rows: `first`: the first row of each text ([CLS]: classification); `special`: all that the builder added
             ([CLS], [SEP], ...); `first_segment`: those of the first of several segments (the question of a question
             and its passage), and of a text with one segment the first row.
+        count: of `first`, the number of rows at the start of each text (BigBird: 128).
         stream: the stream of the tokens.
     """
 
-    def __init__(self, rows: Literal["first", "special", "first_segment"] = "first", stream: Word = "text") -> None:
-        self.rows, self.stream = rows, stream
+    def __init__(
+        self, rows: Literal["first", "special", "first_segment"] = "first", stream: Word = "text", count: Count = 1
+    ) -> None:
+        self.rows, self.stream, self.count = rows, stream, count
 
     def __call__(self, sequences: list[Sequence], draws: Draws) -> list[Sequence]:
         for sequence in sequences:
@@ -37,18 +40,18 @@ class EverywhereTransform(Transform):
             if self.rows == "special":
                 marked = np.asarray(fields["special"], np.bool_)
             else:
-                marked = _first(fields, length, self.rows == "first_segment")
+                marked = _first(fields, length, self.rows == "first_segment", self.count)
             fields["everywhere"] = marked.astype(np.int64)
         return sequences
 
 
-def _first(fields: Fields, length: int, segment: bool) -> np.ndarray:
-    """The first row of each document, or the rows of its first segment [length]."""
+def _first(fields: Fields, length: int, segment: bool, count: int) -> np.ndarray:
+    """The first rows of each document, or the rows of its first segment [length]."""
     doc = fields.get("doc", np.zeros(length, np.int64))
     starts = np.flatnonzero(np.diff(doc, prepend=doc[:1] - 1))
     marked = np.zeros(length, np.bool_)
     for start, end in zip(starts, np.append(starts, length)[1:], strict=True):
-        marked[start] = True
+        marked[start : min(end, start + count)] = True
         types = fields["token_type_ids"][start:end] if segment else doc[start : start + 1]
         if types.max() > types.min():
             marked[start:end] = types == types[0]
