@@ -308,7 +308,7 @@ def gallery() -> Pages:
         "## A report",
         "",
         "`workbench report RUN...` writes one HTML file that needs nothing else. [This one](figures/report.html) is of",
-        "the second job of the [quickstart](quickstart.md): models with, without and with permuted knowledge.",
+        "the K-BERT of the [quickstart](quickstart.md), which reads a graph.",
     ]
     for title, place in (("Images", IMAGES), ("Videos and speech", VIDEOS)):
         page += [
