@@ -15,7 +15,6 @@ from workbench.core.files.drafts import write_text
 from workbench.core.options.bounds import Assignment, LocalPlace, Name, Word
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
-from workbench.interop.checkpoint_recipe import checkpoint_recipe_yaml, recipe_named
 from workbench.recipe.description import about
 from workbench.recipe.drawing import drawing
 from workbench.recipe.headers import headers
@@ -85,6 +84,15 @@ def list_recipes(
     """
     if output is not None and draw is None and checkpoint_folder is None:
         raise WorkbenchError("--output is the file of a drawing or a recipe; add --draw RECIPE or --from FOLDER")
+    if (
+        draw is None
+        and checkpoint_folder is None
+        and (name is None or (name in get_args(Kind) and name not in shipped()))
+    ):
+        _list(name or kind, with_words or [])
+        return
+    from workbench.interop.checkpoint_recipe import checkpoint_recipe_yaml, recipe_named  # slow to import
+
     if draw is not None:
         recipe = recipe_named(draw, trust=trust)
         path = output or Path(f"{recipe.name}.svg")
@@ -96,12 +104,8 @@ def list_recipes(
             raise WorkbenchError(f"--from {checkpoint_folder} writes the recipe of that folder; leave out {name!r}")
         text = checkpoint_recipe_yaml(checkpoint_folder, given, trust=trust)
         sys.stdout.write(text) if output is None else write_text(output, text)
-    elif name in get_args(Kind) and name not in shipped():
-        _list(name, with_words or [])
     elif name is not None:
         print_recipe(recipe_named(name, overrides or [], trust=trust), name)
-    else:
-        _list(kind, with_words or [])
 
 
 def print_recipe(recipe: Recipe, called: str) -> None:

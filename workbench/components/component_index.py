@@ -36,7 +36,9 @@ def _in_package(kind: str, place: str) -> Iterator[tuple[str, str]]:
                 yield known.short(name), _line(node, file)
     for path in (path for folder in folders or () for path in Path(folder).glob("[!_]*.py")):
         title = known.path(path.stem).partition(":")[2]
-        stated = re.search(rf'^class {title}\b.*:\n    """(.*?)"""', path.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+        stated = re.search(
+            rf'^class {title}\b[^\n]*:\n    """(.*?)"""', path.read_text("utf-8"), re.MULTILINE | re.DOTALL
+        )
         yield path.stem, _first(stated[1]) if stated else _line(_classes(path)[title], path)  # parsing takes longer
 
 
