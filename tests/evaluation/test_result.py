@@ -230,7 +230,7 @@ def test_a_table_of_six_columns_fits_eighty_letters(monkeypatch: pytest.MonkeyPa
     """Names are broken at a slash, and no column is lost."""
     numbers = {f"image_retrieval/{name}": 0.0833 for name in ("r1", "r10", "median_rank")}
     interval = {"low": 0.0123, "high": 0.123, "level": 0.95, "method": "bootstrap", "n": 300}
-    baselines = {name: numbers for name in ("chance", "permuted images", "mean vector", "same features")}
+    baselines = dict.fromkeys(("chance", "permuted images", "mean vector", "same features"), numbers)
     shown = SimpleNamespace(
         task="retrieval", numbers=numbers, counts={}, variant="", control=None, baselines=baselines, num_items=300,
         bounds=["same features"], seed=0, intervals=dict.fromkeys(numbers, interval), used=None, dropped=None,

@@ -56,14 +56,15 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
     facts = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
     caption = "; ".join(filter(None, facts)) or None
     table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("", overflow="fold", min_width=WIDEST if len(alongside) > 1 else None)
+    table.add_column("", overflow="fold")
     table.add_column("result", justify="right", no_wrap=True)
     if result.intervals:
         table.add_column("95 %", justify="right", no_wrap=True)
-    for name in alongside:
+    for name, numbers in alongside.items():
         head = f"{name} (upper bound)" if name in result.bounds else name
-        # rich would take letters from the words of the last one
-        table.add_column(head, justify="right", min_width=max(map(len, head.split())))
+        shown = [_number(numbers.get(number)) for number in result.numbers]
+        # a fixed width: rich would take letters from the words of the last column
+        table.add_column(head, justify="right", width=max(map(len, (*head.split(), *shown))))
     grouped = {f"{group}/{member}" for group, members in groups_of(result).items() for member in members}
     for name, value in result.numbers.items():
         if name not in grouped:
