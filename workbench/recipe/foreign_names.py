@@ -15,6 +15,7 @@ KEYS = {
     "betas": "train.optimizer.betas=[0.9,0.999]",
     "bf16": "train.precision=bfloat16 (auto picks it where the hardware supports it)",
     "dataloader_num_workers": "train.num_workers=4",
+    "device": "not set: a CUDA device is taken where there is one; CUDA_VISIBLE_DEVICES chooses it, or none",
     "epochs": EPOCHS,
     "eval_steps": "train.evaluate_every=1000 (with tasks.NAME.held_out=[CORPUS])",
     "fp16": "train.precision=float16 (auto picks bfloat16 where the hardware supports it)",

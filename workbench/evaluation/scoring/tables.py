@@ -18,8 +18,8 @@ SHOWN = 20
 OF_GROUP = 80
 """Number of shown members of a group: VQA has 65 types of questions, graphs may have thousands of relations."""
 MANY = 8
-WIDEST = 18
-"""Letters of a number's name that stay on a line next to many columns; a longer one is broken at its last slash."""
+FEW, WIDEST = 3, 18
+"""Baselines that a table with lines has room for at 80 letters; next to more of them, the letters of a name that stay on one line."""
 _SIDE_BY_SIDE = 2
 
 
@@ -55,7 +55,10 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
     beneath = against(result.numbers, result.baselines, result.bounds)
     facts = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
     caption = "; ".join(filter(None, facts)) or None
-    table = Table(title=title, caption=caption, box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    crowded = len(alongside) > FEW
+    table = Table(title=title, caption=caption)
+    if crowded:
+        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
     table.add_column("", overflow="fold")
     table.add_column("result", justify="right", no_wrap=True)
     if result.intervals:
@@ -64,14 +67,13 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
         head = f"{name} (upper bound)" if name in result.bounds else name
         shown = [_number(numbers.get(number)) for number in result.numbers]
         # a fixed width: rich would take letters from the words of the last column
-        table.add_column(head, justify="right", width=max(map(len, (*head.split(), *shown))))
+        table.add_column(head, justify="right", width=max(map(len, (*head.split(), *shown))) if crowded else None)
     grouped = {f"{group}/{member}" for group, members in groups_of(result).items() for member in members}
     for name, value in result.numbers.items():
         if name not in grouped:
             sure = [interval_of(result.intervals.get(name))] if result.intervals else []
-            table.add_row(
-                _broken(name), f"{value:.4g}", *sure, *(_number(numbers.get(name)) for numbers in alongside.values())
-            )
+            row = [f"{value:.4g}", *sure, *(_number(numbers.get(name)) for numbers in alongside.values())]
+            table.add_row(_broken(name) if crowded else name, *row)
     return table
 
 
