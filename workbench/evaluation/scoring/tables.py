@@ -19,7 +19,7 @@ OF_GROUP = 80
 """Number of shown members of a group: VQA has 65 types of questions, graphs may have thousands of relations."""
 MANY = 8
 FEW, WIDEST = 3, 18
-"""Baselines that a table with lines has room for at 80 letters; next to more of them, the letters of a name that stay on one line."""
+"""Baselines that a table with lines has room for; next to more of them, the letters of a name on one line."""
 _SIDE_BY_SIDE = 2
 
 
