@@ -8,6 +8,8 @@
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
 # make pages    regenerate the pages of docs/ that come from the code
+# make docs    build the site of docs/ into build/site
+# make dist    build the wheel and the source distribution into dist/
 # make systems DATA=FOLDER KIND=knowledge    train every system of a kind in its tiny size on raw corpora, next to chance
 # make results DATA=FOLDER    the first results of the README, on raw corpora: about thirty minutes on two cores
 # make soak    random kills, signals, full disks, damage and bad values for HOURS=1 or SECONDS=60; AREAS=kills,signals SEED=7
@@ -27,7 +29,7 @@ GATE := --numprocesses 2 --dist loadfile -m "not (slow or scale or docs or simul
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo results systems soak test test-all test-docs test-gpu test-systems test-scale test-slow test-machines test-newest lint pages clean
+.PHONY: demo results systems soak test test-all test-docs test-gpu test-systems test-scale test-slow test-machines test-newest lint pages docs dist clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -84,6 +86,12 @@ lint: $(INSTALLED)
 
 pages: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.reference docs
+
+docs: $(INSTALLED)
+	"$(BIN)/zensical" build --strict --clean
+
+dist: $(INSTALLED)
+	"$(BIN)/python" -m build
 
 clean:
 	rm -rf "$(VENV)" build dist *.egg-info

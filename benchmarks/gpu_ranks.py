@@ -30,13 +30,13 @@ from typing import Any
 import psutil
 import torch
 
-from benchmarks.gpu import recipes
-from benchmarks.gpu.corpora import prepare_random, prepare_small
-from benchmarks.gpu.page import VERDICTS, facts, passed, write
-from benchmarks.gpu.record import Part, Record, Setting, run_parts
-from benchmarks.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
-from benchmarks.gpu_check import cuda
 from benchmarks.rounds import clock_of
+from pipelines.gpu import recipes
+from pipelines.gpu.check import cuda
+from pipelines.gpu.corpora import prepare_random, prepare_small
+from pipelines.gpu.page import VERDICTS, facts, passed, write
+from pipelines.gpu.record import Part, Record, Setting, run_parts
+from pipelines.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
 from workbench.core.errors import WorkbenchError, message
 from workbench.core.processes.distributed import World, distributed
 from workbench.recipe.spec import ParallelSpec
@@ -87,7 +87,7 @@ def chosen_ranks(asked: list[int], cards: int) -> list[int]:
         WorkbenchError: one card alone, or more ranks than cards or than micro-batches of a step.
     """
     if cards < 2:
-        raise WorkbenchError(f"{cards} CUDA device is here; this check needs 2 or more (benchmarks.gpu_check needs 1)")
+        raise WorkbenchError(f"{cards} CUDA device is here; this check needs 2 or more (`workbench check` needs 1)")
     most = min(cards, LANES)
     for number in asked:
         if not 2 <= number <= most:

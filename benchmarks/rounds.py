@@ -8,24 +8,13 @@ import time
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import TypeVar
 
-Clock = Callable[[], float]
+from pipelines.gpu.clock import Clock, clock_of
+
+__all__ = ["Clock", "clock_of", "compared", "medians", "timed"]
 Name = TypeVar("Name", bound=Hashable)
 
 SCATTER = 3.0
 """Rounds of one contestant that differ by more than this factor say nothing of it."""
-
-
-def clock_of(threads: int = 1, device: str = "cpu") -> Clock:
-    """Processor time of this process where one thread computes; otherwise the time of day, after the device's work."""
-    if device == "cpu":
-        return time.process_time if threads == 1 else time.perf_counter
-    import torch
-
-    def waited() -> float:
-        torch.cuda.synchronize()
-        return time.perf_counter()
-
-    return waited
 
 
 def timed(work: Callable[[], object], clock: Clock = time.process_time) -> float:

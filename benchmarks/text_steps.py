@@ -4,7 +4,7 @@
 
 `data` is a folder with the raw corpora gutenberg (its paragraphs are the texts) and multi30k (translations). Every
 system is its recipe at one size (4 layers x 256, 4 heads; 4 + 4 layers for encoder-decoders), on the first
-micro-batches of the corpus. The peer (`benchmarks.text_peers`) gets sequences that are built, corrupted and labelled
+micro-batches of the corpus. The peer (`pipelines.gpu.text_peers`) gets sequences that are built, corrupted and labelled
 alike, three times:
 
 - `padded`: the same micro-batches, each padded to its longest sequence;
@@ -32,29 +32,23 @@ from torch import nn
 
 from benchmarks.real_data import call
 from benchmarks.rounds import clock_of, compared
-from benchmarks.text_peers import HEADS, HIDDEN, INNER, KV_HEADS, LAYERS, PEERS, loss_of
+from pipelines.gpu.stepping import BATCHES, Step, micro_batches, stepping
+from pipelines.gpu.text_peers import HEADS, HIDDEN, INNER, KV_HEADS, LAYERS, PEERS, loss_of
 from workbench.core.files.drafts import write_text
 from workbench.core.processes.malloc import keep_freed_memory
 from workbench.objectives._token_head import token_table
 from workbench.pretraining.assembly import make_model, tasks_of
-from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.model import PretrainingModel
-from workbench.pretraining.task import Task
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe
 from workbench.recipe.trees import as_tree, recipe_from_dict
 from workbench.sequences.batch import MicroBatch
-from workbench.sequences.sequence import row_count
 from workbench.text.tokenizer import Tokenizer
-from workbench.training.data import reader_of
 
 SIZES = {"hidden_size": HIDDEN, "intermediate_size": INNER, "num_heads": HEADS, "embedding_size": HIDDEN}
 SIZES |= {"kv_heads": KV_HEADS}
-BATCHES, BOOKS, SHORTEST, VOCABULARY = 8, 5, 10, "8192"
+BOOKS, SHORTEST, VOCABULARY = 5, 10, "8192"
 PACKING = ("across", "full")
-GROUP = 50
-"""Micro-batches whose sequences are sorted together: what Hugging Face's sampler calls a mega-batch."""
-Step = Callable[[int], None]
 
 
 def shaped(value: Any) -> Any:
@@ -113,55 +107,6 @@ def recipe_of(system: str, options: argparse.Namespace) -> Recipe:
             task["sequence"] = rest | {"builder": "document"}
     tree["train"] |= {"global_batch_size": options.batch, "micro_batch_size": options.batch, "num_workers": 0}
     return recipe_from_dict(tree, system)
-
-
-def micro_batches(
-    recipe: Recipe, tokenizer: Tokenizer | None, count: int = BATCHES, lane: int = 0, *, by_length: bool = False
-) -> list[tuple[str, MicroBatch]]:
-    """The first micro-batches of a lane, each with its task; of several tasks in turn. `by_length`: `grouped`."""
-    tasks = tasks_of(recipe, tokenizer)
-    batches = MicroBatches(tasks, {name: reader_of(recipe, task) for name, task in tasks.items()})
-    if by_length:
-        for task in tasks.values():
-            group(task, batches, -(-count // len(tasks)))
-    found = []
-    for number in range(count):
-        task = list(tasks)[number % len(tasks)]
-        micro = batches.micro_batch(MicroBatchId(task, number // len(tasks), lane))
-        assert micro is not None
-        found.append((task, micro))
-    return found
-
-
-def group(task: Task, batches: MicroBatches, count: int) -> None:
-    """Let a task put `count` of the sorted micro-batches in the place of its first ones."""
-    build, pool = task.sequences, {}
-
-    def recorded(samples: Any, number: Any, progress: float) -> Any:
-        built = build(samples, number, progress)
-        pool[number] = [sequence.copy() for sequence in built]
-        return built
-
-    task.sequences = recorded  # type: ignore[method-assign]
-    for number in range(GROUP):
-        batches.micro_batch(MicroBatchId(task.name, number, 0))
-    by_length = sorted(itertools.chain(*pool.values()), key=lambda one: sum(map(row_count, one.streams.values())))
-    size = len(by_length) // GROUP
-    starts = [(2 * i + 1) * GROUP // (2 * count) * size for i in range(count)]
-    task.sequences = lambda _, number, __: [s.copy() for s in by_length[starts[number[1]] :][:size]]  # type: ignore[method-assign]
-
-
-def stepping(module: nn.Module, loss: Callable[[int], torch.Tensor]) -> Step:
-    """A training step of a module on the micro-batch of a number."""
-    optimizer = torch.optim.AdamW(module.parameters(), 1e-4, fused=True)
-
-    def step(number: int) -> None:
-        optimizer.zero_grad()
-        loss(number).backward()
-        nn.utils.clip_grad_norm_(module.parameters(), 1.0)
-        optimizer.step()
-
-    return step
 
 
 def ours(root: PretrainingModel, micros: list[tuple[str, MicroBatch]], device: torch.device) -> Step:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from transformers import LxmertConfig, LxmertForPreTraining, VisualBertConfig, VisualBertForPreTraining
 
-from benchmarks.text_peers import IGNORED, Inputs, labels, padded, tokens
+from pipelines.gpu.text_peers import IGNORED, Inputs, labels, padded, tokens
 from workbench.sequences.batch import Batch, MicroBatch
 
 FEATURES, OBJECTS, ATTRIBUTES = 2048, 1600, 400
@@ -21,7 +21,7 @@ MATCHES = 1
 
 @dataclass(frozen=True)
 class VisionPeer:
-    """As `benchmarks.text_peers.Peer`: how a class is made in so many layers, its inputs, its head of words."""
+    """As `pipelines.gpu.text_peers.Peer`: how a class is made in so many layers, its inputs, its head of words."""
 
     model: str
     made: Callable[[int, int], nn.Module]

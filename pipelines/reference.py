@@ -5,6 +5,8 @@ downstream/    the downstream tasks, a page a family, and an index with the opti
 systems/       the shipped recipes, a page a family, an index, and what each text system makes of one text
 formats/       the raw formats, a page a kind, and an index
 samples.md     the fields of samples
+api/           the Python API and the base classes of components
+gallery.md     drawings of stacks, figures of results, a report
 
 It also writes the types of keywords (`pipelines.keyword_types`) next to docs/.
 """
@@ -16,6 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pipelines import api_pages
 from pipelines.keyword_types import FILE, keyword_types
 from pipelines.readers.catalogue import KINDS as RAW_KINDS
 from pipelines.readers.catalogue import format_entries, region_listed
@@ -33,13 +36,13 @@ from workbench.recipe.reading import shipped
 from workbench.recipe.recipe_listing import LAST, expected, families, stack
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Paper, Recipe, Reported, TaskSpec
-from workbench.recipe.stacks import write_stacks
+from workbench.recipe.stacks import IMAGES, VIDEOS, drawn, shown, write_stacks
 
 Lines = Iterator[str]
 Pages = Iterator[tuple[str, Iterable[str]]]
 """The path of each page beneath docs/, and its lines."""
 
-FOLDERS = ("components", "downstream", "systems", "formats")
+FOLDERS = ("components", "downstream", "systems", "formats", "api")
 """Folders that hold generated pages only."""
 
 WRITTEN = "`make pages` writes this page from the code."
@@ -52,7 +55,15 @@ def pages(docs: Path) -> dict[str, str]:
     Args:
         docs: the documentation; the index of systems links to its pages of results.
     """
-    sources: list[Callable[[], Pages]] = [components, tasks, lambda: systems(docs), formats, samples]
+    sources: list[Callable[[], Pages]] = [
+        components,
+        tasks,
+        lambda: systems(docs),
+        formats,
+        samples,
+        gallery,
+        lambda: api_pages.pages(WRITTEN),
+    ]
     return {path: "\n".join(lines) + "\n" for source in sources for path, lines in source()}
 
 
@@ -267,6 +278,39 @@ def formats() -> Pages:
         for one in own:
             page += ["", f"## {one.name}", "", one.line, "", *one.text.splitlines(), *options_table(one.options)]
         yield f"formats/{kind}.md", page
+
+
+def gallery() -> Pages:
+    """docs/gallery.md: what a visitor wants to see first."""
+    page = [
+        "# Gallery",
+        "",
+        f"This page shows figures, a report, and stacks of systems. {WRITTEN}",
+        "",
+        "## Figures of results",
+        "",
+        "![Facts recalled with the graph, without it and with a shuffled one](figures/demo.svg)",
+        "",
+        "[What the demo shows](results/demo.md), with all numbers and controls.",
+        "",
+        "![Named entities from few labels](figures/few-shot-ner.svg)",
+        "",
+        "[What the figure measures](results/knowledge.md).",
+        "",
+        "## A report",
+        "",
+        "`workbench report RUN...` writes one HTML file that needs nothing else. [This one](figures/report.html) is of",
+        "the K-BERT of the [quickstart](quickstart.md), which reads a graph.",
+    ]
+    for title, place in (("Images", IMAGES), ("Videos and speech", VIDEOS)):
+        page += [
+            "",
+            f"## {title}",
+            "",
+            "`workbench recipes --draw RECIPE` draws any recipe.",
+            *shown("gallery.md", drawn()[place]),
+        ]
+    yield "gallery.md", "\n".join(page).rstrip().splitlines()
 
 
 def samples() -> Pages:

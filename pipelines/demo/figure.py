@@ -26,15 +26,17 @@ ROWS = {
 """Runs and their titles."""
 KINDS = {"known": "of facts that only the graph states", "stated": "of facts that the text states, too"}
 """Bars: their class and the kind of facts."""
-TITLE = "A check that knowledge reaches the prediction: with, without and with a shuffled graph"
-WIDTH, TOP, ROW = 860, 92, 92
-LEFT, BARS, LONGEST = 24, 340, 470
-LETTER = 7.6  # pixels of a letter of a token, on average
+TITLE = "Does knowledge reach a prediction?"
+WIDTH, TOP, ROW = 480, 92, 168
+"""Narrow and tall: it is legible where a phone shows it, and no line is cut off in a wide font (DejaVu)."""
+LEFT, LONGEST = 20, 440
+LETTER = 8.2  # pixels of a letter of a token, on average
+BARS, BAR = 86, 34  # the bars below the head of a row, and the height of one with its words
 MOST_LETTERS = 38
 SEED = 0  # of the demo's recipes, and so of their shuffled graph
 STYLE = (
-    "text{font:13px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1d2733}"
-    ".title{font-size:18px;font-weight:650}.small{font-size:12px;fill:#5c6875}.name{font-weight:650}"
+    "text{font:14px system-ui,-apple-system,'Segoe UI',Helvetica,Arial,sans-serif;fill:#1d2733}"
+    ".title{font-size:18px;font-weight:650}.small{font-size:13px;fill:#5c6875}.name{font-weight:650}"
     ".page{fill:#fff;stroke:#d8dee4}.token{fill:#eef1f4;stroke:#b9c2cb}.asked{fill:#fff4d6;stroke:#c99a2e}"
     ".true{fill:#e3f3ea;stroke:#2c8a6b}.false{fill:#fbe7e9;stroke:#b0475f}.edge{stroke:#8a95a1;fill:none}"
     ".known{fill:#2c8a6b}.stated{fill:#6b7785}.chance{stroke:#1d2733;stroke-dasharray:3 3}"
@@ -85,15 +87,16 @@ def facts_figure(summary: Mapping[str, Any], example: Example) -> str:
     found = SummaryNumbers(summary["evaluations"])
     asked = found.row("facts", "k-bert", "facts-heldout")
     chance = asked["baselines"]["chance"][ACCURACY]
-    height = TOP + ROW * len(ROWS) + 30
-    words = (
-        f"Country of {asked['counts']['sentences']} cities that only the graph states, among "
-        f"{asked['counts']['candidates']} candidates. Share of facts that the model ranks first."
-    )
+    height = TOP + ROW * len(ROWS) + 20
     body = [
         _text(LEFT, 34, TITLE, "title"),
-        _text(LEFT, 56, words, "small"),
-        _text(LEFT, TOP - 10, "what the model reads", "small"),
+        _text(
+            LEFT,
+            56,
+            f"Country of {asked['counts']['sentences']} cities, among {asked['counts']['candidates']}",
+            "small",
+        ),
+        _text(LEFT, 74, "candidates: the share that the model ranks first", "small"),
     ]
     for number, (run, title) in enumerate(ROWS.items()):
         shares = {
@@ -101,9 +104,10 @@ def facts_figure(summary: Mapping[str, Any], example: Example) -> str:
             for kind, part in (("known", "heldout"), ("stated", "stated"))
         }
         body += _row(TOP + ROW * number, title, shares, _branch(run, example), example)
-    x = BARS + LONGEST * chance
-    body.append(f'<path class="chance" d="M{x:.1f},{TOP - 4} V{height - 30}"/>')
-    body.append(_text(x, height - 14, f"chance {_percent(chance)}", "small", "middle"))
+        x, y = LEFT + LONGEST * chance, TOP + ROW * number + BARS
+        marks = " ".join(f"M{x:.1f},{y + BAR * bar + 15} v14" for bar in range(len(KINDS)))
+        body.append(f'<path class="chance" d="{marks}"/>')
+    body.append(_text(LEFT, height - 14, f"dashed: chance, {_percent(chance)}", "small"))
     label = "; ".join(
         f"{title}: {_percent(found.number('facts', r, 'facts-heldout', ACCURACY))}" for r, title in ROWS.items()
     )
@@ -136,13 +140,10 @@ def _row(
             yield from _token(x, low - 12, word, kind)
             x += _width(word) + 6
     for number, (kind, words) in enumerate(KINDS.items()):
-        top = y + 16 + 24 * number
-        length = LONGEST * shares[kind]
-        yield f'<rect class="{kind}" x="{BARS}" y="{top}" width="{max(length, 1):.1f}" height="18" rx="2"/>'
-        inside = length > LONGEST * 0.6
-        value = f"{_percent(shares[kind])} {words}"
-        style = ' style="fill:#fff"' if inside else ""
-        yield f'<text x="{BARS + (8 if inside else length + 8):.1f}" y="{top + 13.5}"{style}>{value}</text>'
+        top = y + BARS + BAR * number
+        yield _text(LEFT, top + 12, f"{_percent(shares[kind])} {words}", "")
+        width = max(LONGEST * shares[kind], 1)
+        yield f'<rect class="{kind}" x="{LEFT}" y="{top + 18}" width="{width:.1f}" height="8" rx="2"/>'
 
 
 def _token(x: float, y: float, word: str, kind: str) -> Iterator[str]:

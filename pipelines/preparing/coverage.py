@@ -104,7 +104,7 @@ class Coverage:
         yield "ambiguous", share(self.ambiguous, self.mentions)
         yield "entities per mention", f"{self.links / max(self.linked, 1):.2f}"
         yield "different entities", f"{len(self.entities):,}"
-        yield "mean score", f"{self.total_score / max(self.links, 1):.3f}"
+        yield "mean score of a link (0 to 1)", f"{self.total_score / max(self.links, 1):.3f}"
 
 
 @dataclass(frozen=True)

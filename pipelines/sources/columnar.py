@@ -155,7 +155,7 @@ def _readable(path: Path) -> Iterator[Any]:
         import pyarrow.ipc
     except ModuleNotFoundError as error:
         raise WorkbenchError(
-            f"{path.name}: Parquet and Arrow need the package {error.name!r}: pip install 'pretraining-workbench[web]'"
+            f"{path.name}: Parquet and Arrow need the package {error.name!r}: pip install 'pretraining-workbench[text]'"
         ) from error
     if not path.is_file() or not path.stat().st_size:
         raise WorkbenchError(f"{path} is {'empty' if path.is_file() else 'not there'}; there is nothing to prepare")

@@ -18,10 +18,12 @@ import psutil
 import pytest
 import torch
 
-from benchmarks import gpu_check, gpu_ranks
-from benchmarks.gpu import corpora, kernels, loader, page, recipes, resume, speed, waits
-from benchmarks.gpu.record import Part, Record, Setting, chosen, run_parts
+from benchmarks import gpu_ranks
+from pipelines.gpu import check as gpu_check
+from pipelines.gpu import corpora, kernels, loader, page, recipes, resume, speed, waits
+from pipelines.gpu.record import Part, Record, Setting, chosen, run_parts
 from vision.sequences.image_processors.patches import cut
+from workbench.cli.app import app
 from workbench.core.errors import WorkbenchError
 from workbench.models.attention import call
 from workbench.models.attention.padded import padded
@@ -124,13 +126,14 @@ def test_page_and_json_have_the_same_numbers(setting: Setting) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
-@pytest.mark.parametrize("command", [gpu_check, gpu_ranks])
 def test_without_a_card_the_check_is_refused_before_any_work(
-    command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.argv", ["check", "--output", str(tmp_path / "check")])
-    assert command.main() == 2
+    assert gpu_ranks.main() == 2
     assert "no CUDA device is available" in capsys.readouterr().err
+    with pytest.raises(WorkbenchError, match="no CUDA device is available"):
+        app.run(["check", "--output", str(tmp_path / "check")], "workbench")
     assert not (tmp_path / "check").exists()
 
 
@@ -164,8 +167,9 @@ def test_what_was_not_checked_has_not_passed(
     monkeypatch.setattr(gpu_check, "facts", lambda device: ABOUT)
     monkeypatch.setattr(gpu_check, "prepare_small", lambda folder: None)
     monkeypatch.setattr(gpu_check, "prepare_random", lambda folder, size: None)
-    monkeypatch.setattr("sys.argv", ["check", "--output", str(tmp_path)])
-    assert gpu_check.main() == code
+    with pytest.raises(SystemExit) as ended:
+        app.run(["check", "--output", str(tmp_path)], "workbench")
+    assert ended.value.code == code
     text, numbers = (tmp_path / "gpu-check.md").read_text(), json.loads((tmp_path / "gpu-check.json").read_text())
     assert numbers["passed"] is passed
     assert text.startswith(f"# GPU check (base size): {title}\n")
@@ -174,7 +178,7 @@ def test_what_was_not_checked_has_not_passed(
     assert f"correct: {correct}" in text
     assert f"fast: {fast}" in text
     assert "1.25 to 1.25 of the peers' speed" in text or left_out
-    assert (f"--parts {' '.join(left_out)}`" in text) is bool(left_out)
+    assert (" ".join(f"--part {name}" for name in left_out) + "`" in text) is bool(left_out)
 
 
 def test_an_unknown_part_names_the_parts() -> None:

@@ -13,8 +13,8 @@ import pytest
 from benchmarks.rounds import clock_of, compared, medians
 
 ROOT = Path(__file__).resolve().parents[2]
-ELSEWHERE = {"benchmarks/rounds.py", "benchmarks/gpu/loader.py", "benchmarks/gpu/record.py", "benchmarks/making.py"}
-"""Two keep a budget of seconds. The contestants of the last one are processes, which measure themselves."""
+ELSEWHERE = {"benchmarks/rounds.py", "benchmarks/making.py"}
+"""The contestants of the last one are processes, which measure themselves."""
 
 
 def test_contestants_take_turns_and_a_first_round_is_not_counted() -> None:

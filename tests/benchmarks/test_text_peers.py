@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from benchmarks import text_peers
-from benchmarks.text_peers import IGNORED, PEERS, Electra, loss_of
+from pipelines.gpu.text_peers import IGNORED, PEERS, Electra, loss_of
 
 WITH_HEADS = sorted({peer.model: name for name, peer in PEERS.items() if peer.head}.values())
 

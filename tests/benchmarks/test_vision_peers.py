@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from benchmarks import vision_peers
-from benchmarks.text_peers import IGNORED, loss_of
-from benchmarks.text_steps import micro_batches
 from benchmarks.vision_peers import ATTRIBUTES, FEATURES, OBJECTS, PEERS, deep
 from benchmarks.vision_steps import prepare, recipe_of
+from pipelines.gpu.stepping import micro_batches
+from pipelines.gpu.text_peers import IGNORED, loss_of
 from workbench.sequences.batch import Batch
 from workbench.text.tokenizer import Tokenizer
 

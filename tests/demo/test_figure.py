@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 import pytest
 
 from kg.graph.store import GraphStore
-from pipelines.demo.figure import BARS, LONGEST, ROWS, Example, example_fact, facts_figure
+from pipelines.demo.figure import LEFT, LONGEST, ROWS, WIDTH, Example, example_fact, facts_figure
 from tests.demo.test_story import evaluations
 
 SHARES = {"k-bert": 0.9, "bert": 0.1, "k-bert-shuffled-graph": 0.25}
@@ -28,7 +28,17 @@ def test_a_bar_is_as_long_as_its_share() -> None:
     rectangles = ElementTree.fromstring(drawn()).iter("{http://www.w3.org/2000/svg}rect")
     lengths = [float(r.attrib["width"]) for r in rectangles if r.attrib["class"] == "known"]
     assert lengths == pytest.approx([LONGEST * SHARES[run] for run in ROWS])
-    assert BARS + LONGEST < 860
+    assert LEFT + LONGEST < WIDTH
+
+
+def test_no_line_is_cut_off_in_a_wide_font_and_a_phone_shows_legible_letters() -> None:
+    """DejaVu Sans has letters of 0.61 of their height on average, and of 0.69 if they are bold."""
+    sizes = {"title": (18, 0.69), "small": (13, 0.61), "name": (14, 0.69), "": (14, 0.61)}
+    for text in ElementTree.fromstring(drawn()).iter("{http://www.w3.org/2000/svg}text"):
+        height, share = sizes[text.attrib["class"]]
+        width = height * share * len(text.text or "")
+        assert float(text.attrib["x"]) + width / (2 if text.attrib["text-anchor"] == "middle" else 1) < WIDTH, text.text
+        assert height * 358 / WIDTH > 9  # a phone of 390 pixels, less its margins
 
 
 def test_a_model_is_shown_with_what_it_reads() -> None:

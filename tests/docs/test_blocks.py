@@ -1,7 +1,7 @@
 """Every block of the documentation, run in order on tiny files, page by page.
 
 ```bash                  each command runs (`make` targets: a dry run)
-```yaml title=FILE       is written to FILE, and so is ```python title=FILE
+```yaml title="FILE"     is written to FILE, and so is ```python title="FILE"
 ```python                runs, in the folder that the commands of the page left
 """
 
@@ -25,7 +25,7 @@ from pipelines.demo.small_files import write_small_files
 ROOT = Path(__file__).resolve().parents[2]
 EXTENDING = ROOT / "docs" / "extending"
 PAGES = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
-FENCE = re.compile(r"^```(\w*)(?: title=(\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r'^```(\w*)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 RUN = ("bash", "python", "yaml")
 GATE = ("README.md", "quickstart.md", "python.md", "text.md", "knowledge.md", "vision-language.md")
 """The pages of a newcomer."""

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 LIMIT = 18.0
 """Words of a sentence, as the mean of a page."""
-GENERATED = (*FOLDERS, "samples")
+GENERATED = (*FOLDERS, "samples", "gallery")
 """Pages, or folders of pages, that `make pages` writes."""
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 

@@ -7,6 +7,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -223,3 +224,21 @@ def test_of_a_group_of_hundreds_the_first_are_shown() -> None:
     shown = console.export_text()
     assert "157 more in the" in shown
     assert len(shown.splitlines()) < 60
+
+
+def test_a_table_of_six_columns_fits_eighty_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names are broken at a slash, and no column is lost."""
+    numbers = {f"image_retrieval/{name}": 0.0833 for name in ("r1", "r10", "median_rank")}
+    interval = {"low": 0.0123, "high": 0.123, "level": 0.95, "method": "bootstrap", "n": 300}
+    baselines = dict.fromkeys(("chance", "permuted images", "mean vector", "same features"), numbers)
+    shown = SimpleNamespace(
+        task="retrieval", numbers=numbers, counts={}, variant="", control=None, baselines=baselines, num_items=300,
+        bounds=["same features"], seed=0, intervals=dict.fromkeys(numbers, interval), used=None, dropped=None,
+    )  # fmt: skip
+    console = Console(width=80, record=True, file=io.StringIO())
+    console.print(number_table(shown))
+    lines = console.export_text().splitlines()
+    assert max(map(len, lines)) <= 80
+    [row] = [line.split() for line in lines if line.startswith(" image_retrieval/r1 ")]
+    assert row[1:] == ["0.0833", "0.0123", "-", "0.123", *["0.0833"] * 4]
+    assert any(line.strip() == "median_rank" for line in lines)

@@ -29,7 +29,7 @@ def unable() -> str | None:
     if _headers() is None:
         return "cuda_runtime_api.h lies in no wheel of nvidia next to torch: the pretend CUDA device can't be built"
     if torch.cuda.is_available():
-        return "a real CUDA device is here, which the pretend one would hide: run benchmarks/gpu_check.py"
+        return "a real CUDA device is here, which the pretend one would hide: run workbench check"
     return None
 
 

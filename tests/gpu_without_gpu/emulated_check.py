@@ -1,6 +1,6 @@
-"""`benchmarks.gpu_check` on the pretend device, its values computed by the CPU.
+"""`workbench check` on the pretend device, its values computed by the CPU.
 
-python -m tests.gpu_without_gpu.emulated_check --output check --size tiny --parts kernels
+python -m tests.gpu_without_gpu.emulated_check --output check --size tiny --part kernels
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ from tests.gpu_without_gpu.emulation.mode import install
 EMULATION = install()  # before the product is imported
 
 
-def main() -> int:
-    from benchmarks.gpu_check import main as check
+def main() -> None:
+    from workbench.cli import app
 
+    sys.argv.insert(1, "check")
     with EMULATION:
-        return check()
+        app.main()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -26,7 +26,7 @@ UNTOLD = ("the profiler recorded nothing of the card",)
 def checked(device: Path, folder: Path, *parts: str, seconds: int) -> dict[str, Any]:
     """The JSON of a check in the tiny size."""
     command = [sys.executable, "-m", "tests.gpu_without_gpu.emulated_check", "--output", str(folder), "--size", "tiny"]
-    command += ["--seconds", str(seconds), "--parts", *parts]
+    command += ["--seconds", str(seconds), *(word for part in parts for word in ("--part", part))]
     environment = building.environment(device)
     done = subprocess.run(command, env=environment, cwd=building.ROOT, capture_output=True, text=True, timeout=900)
     numbers = folder / "gpu-check.json"

@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.text_peers import PEERS
-from benchmarks.text_steps import stepping as peer_stepping
+from pipelines.gpu.stepping import stepping as peer_stepping
+from pipelines.gpu.text_peers import PEERS
 from tests.gpu_without_gpu.emulation.counting import WAITS, counts
 from tests.recipes.conftest import World as Data
 from tests.recipes.conftest import linked_texts, write_corpus, write_world

@@ -312,7 +312,7 @@ def test_link_keeps_gold_links_and_says_the_coverage(tmp_path, json_lines, graph
     assert reported["linked to an entity that the linker knows"] == "1 (33.3 %)"
     assert reported["linked"] == "3 (100.0 %)"
     assert reported["NIL"] == "0 (0.0 %)"
-    assert reported["mean score"] == "0.750"
+    assert reported["mean score of a link (0 to 1)"] == "0.750"
 
 
 def test_links_that_are_there_say_which_candidate_is_right_and_another_graph_is_next_to(tmp_path, json_lines, stored):

@@ -73,6 +73,7 @@ COMMANDS = {
     "cost": Entry(
         "workbench.cli.cost:cost", "Measure what networks cost: parameters, bytes, operations, latency, throughput."
     ),
+    "check": Entry("pipelines.commands.check:check", "Check a GPU: is it correct, fast and fed by the loader?"),
     "report": Entry("workbench.cli.report:report", "Write one self-contained HTML page about runs."),
     "downstream": Entry(
         "workbench.cli.downstream:list_tasks", "List the downstream tasks of finetune and evaluate, and their options."

@@ -8,7 +8,8 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from workbench.components.component_listing import component_entries, kind_line, named_in
+from workbench.components.component_index import component_lines
+from workbench.components.component_listing import kind_line, named_in
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.options.bounds import LocalPlace, Word
@@ -40,8 +41,13 @@ def list_components(
         raise unknown("kind of component", kind, sorted(KINDS))
     own = None if recipe is None else _named_by(recipe, kind, trust)
     console = Terminal()
+    if own is None and kind is None:
+        _print_index(console)
+        return
+    from workbench.components.component_listing import component_entries  # imports the components, and so torch
+
     for shown in [kind] if kind is not None else sorted(KINDS if own is None else own):
-        console.print(f"\n[bold]{shown}[/]  {escape(f'{KINDS[shown].meaning} {kind_line(shown)}'.replace('`', ''))}")
+        _print_kind(console, shown)
         table = Table(box=None, pad_edge=False, show_header=kind is not None)
         for column in ("component", "what it does") if kind is None else ("component", "option", "allowed", "default"):
             table.add_column(column, overflow="fold", no_wrap=column == "component")
@@ -53,6 +59,22 @@ def list_components(
             for option in component.options:
                 table.add_row("", option.name, escape(option.allowed), escape(option.default))
         console.print(table)
+
+
+def _print_index(console: Terminal) -> None:
+    """The components of all kinds, one line each."""
+    for kind in sorted(KINDS):
+        _print_kind(console, kind)
+        table = Table(box=None, pad_edge=False, show_header=False)
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, line in component_lines(kind):
+            table.add_row(f"  [bold]{name}[/]", escape(line))
+        console.print(table)
+
+
+def _print_kind(console: Terminal, kind: str) -> None:
+    console.print(f"\n[bold]{kind}[/]  {escape(f'{KINDS[kind].meaning} {kind_line(kind)}'.replace('`', ''))}")
 
 
 def _named_by(recipe: str, kind: str | None, trust: bool) -> dict[str, list[str]]:

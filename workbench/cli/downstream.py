@@ -11,7 +11,7 @@ from rich.table import Table
 from workbench.core.errors import unknown
 from workbench.core.options.bounds import Word
 from workbench.core.terminal import Terminal
-from workbench.evaluation.task_modules import task_modules
+from workbench.evaluation.task_modules import line_of, task_modules, verbs_of
 
 
 def list_tasks(
@@ -25,15 +25,23 @@ def list_tasks(
 
       workbench downstream classify
     """
-    if task is not None and task not in task_modules():
-        raise unknown("task", task, task_modules())
+    console, table, modules = Terminal(), Table(box=None, pad_edge=False, show_header=False), task_modules()
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_column(overflow="fold")
+    if task is None:
+        for name, place in modules.items():
+            table.add_row(name, " ".join(verbs_of(place)), escape(line_of(place)))
+        console.print(table)
+        return
+    if task not in modules:
+        raise unknown("task", task, modules)
     from workbench.evaluation.task_listing import tasks  # torch takes seconds
 
-    console, table = Terminal(), Table(box=None, pad_edge=False, show_header=False)
-    for shown in tasks([task] if task else None):
-        table.add_row(f"[bold]{escape(shown.name)}[/]", " ".join(c.verb for c in shown.commands), escape(shown.line))
-        for command in shown.commands if task else ():
-            for option in command.options:
-                default = f" [{option.default}]" if option.default else ""
-                table.add_row("", f"{command.verb} {escape(option.name)}", escape(f"{option.help}{default}"))
+    [shown] = tasks([task])
+    table.add_row(escape(shown.name), " ".join(c.verb for c in shown.commands), escape(shown.line))
+    for command in shown.commands:
+        for option in command.options:
+            default = f" [{option.default}]" if option.default else ""
+            table.add_row("", f"{command.verb} {escape(option.name)}", escape(f"{option.help}{default}"))
     console.print(table)

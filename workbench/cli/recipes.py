@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import typer
 from rich.markup import escape
@@ -15,11 +15,11 @@ from workbench.core.files.drafts import write_text
 from workbench.core.options.bounds import Assignment, LocalPlace, Name, Word
 from workbench.core.options.command import Trust
 from workbench.core.terminal import Terminal
-from workbench.interop.checkpoint_recipe import checkpoint_recipe_yaml, recipe_named
 from workbench.recipe.description import about
 from workbench.recipe.drawing import drawing
+from workbench.recipe.headers import headers
 from workbench.recipe.reading import find_recipe, shipped
-from workbench.recipe.recipe_listing import families, stack
+from workbench.recipe.recipe_listing import in_order, stack
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
 from workbench.runs.output_places import OutputFile
@@ -30,14 +30,25 @@ Kind = Literal["text", "knowledge", "vision-language"]
 def list_recipes(
     name: Annotated[
         LocalPlace | None,
-        typer.Argument(metavar="[RECIPE]", help="Show this recipe in detail: a name, a YAML file or a checkpoint."),
+        typer.Argument(
+            metavar="[RECIPE]",
+            help="Show this recipe in detail: a name, a YAML file or a checkpoint. Or list a kind: text, knowledge, "
+            "vision-language.",
+        ),
     ] = None,
     overrides: Annotated[
         list[Assignment] | None, typer.Argument(help="Changes to RECIPE, as key=value.", metavar="KEY=VALUE")
     ] = None,
     kind: Annotated[Kind | None, typer.Option(help="Only the recipes of this kind.")] = None,
-    with_word: Annotated[
-        Word | None, typer.Option("--filter", metavar="WORD", help="Only the recipes whose description has this word.")
+    with_words: Annotated[
+        list[Word] | None,
+        typer.Option(
+            "--with",
+            "--filter",
+            metavar="WORD",
+            help="Only the recipes that have this word: a component, an objective, a year, a word of the title. "
+            "Repeatable: all of them.",
+        ),
     ] = None,
     checkpoint_folder: Annotated[
         LocalPlace | None,
@@ -59,7 +70,9 @@ def list_recipes(
 
     Examples:
 
-      workbench recipes --kind knowledge
+      workbench recipes knowledge
+
+      workbench recipes --with distil --with 2019
 
       workbench recipes k-bert
 
@@ -71,6 +84,15 @@ def list_recipes(
     """
     if output is not None and draw is None and checkpoint_folder is None:
         raise WorkbenchError("--output is the file of a drawing or a recipe; add --draw RECIPE or --from FOLDER")
+    if (
+        draw is None
+        and checkpoint_folder is None
+        and (name is None or (name in get_args(Kind) and name not in shipped()))
+    ):
+        _list(name or kind, with_words or [])
+        return
+    from workbench.interop.checkpoint_recipe import checkpoint_recipe_yaml, recipe_named  # slow to import
+
     if draw is not None:
         recipe = recipe_named(draw, trust=trust)
         path = output or Path(f"{recipe.name}.svg")
@@ -84,8 +106,6 @@ def list_recipes(
         sys.stdout.write(text) if output is None else write_text(output, text)
     elif name is not None:
         print_recipe(recipe_named(name, overrides or [], trust=trust), name)
-    else:
-        _list(kind, with_word)
 
 
 def print_recipe(recipe: Recipe, called: str) -> None:
@@ -106,31 +126,26 @@ def _sizes(called: str) -> list[str]:
     return [f"{path.stem}-{size}" for size in sizes_of(path)]
 
 
-def _list(kind: Kind | None, word: str | None) -> None:
+def _list(kind: str | None, words: list[str]) -> None:
+    """The recipes of a kind that have all words, family by family: description, paper with its year, sizes."""
+    wanted = [header for header in headers() if kind in (None, header.kind) and header.has(words)]
+    if not wanted:
+        raise WorkbenchError(
+            f"no recipe{'' if kind is None else f' of the kind {kind}'} has {' and '.join(map(repr, words))}; "
+            "`workbench recipes` lists all"
+        )
     console = Terminal()
-    found = 0
-    for family, recipes in families().items():
-        wanted = [recipe for recipe in recipes if kind in (None, recipe.kind) and _says(recipe, word)]
-        found += len(wanted)
-        if not wanted:
-            continue
+    for family in in_order({header.family for header in wanted}):
         console.print(f"\n[bold]{family.replace('_', '-')}[/]")
         table = Table(box=None, pad_edge=False, show_header=False)
-        for recipe in wanted:
-            paper = f"\n[dim]{escape(recipe.paper.title)} ({escape(recipe.paper.url)})[/]" if recipe.paper else ""
-            sizes = " ".join(_sizes(recipe.name))
-            table.add_row(
-                f"  [bold]{recipe.name}[/]", escape(recipe.description) + paper + (f"\n{sizes}" if sizes else "")
-            )
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for header in wanted:
+            if header.family == family:
+                notes = [f"[dim]{escape(header.paper)}[/]"] if header.paper else []
+                notes += [escape(f"also {' '.join(header.sizes)}")] if header.sizes else []
+                table.add_row(f"  {header.name}", "\n".join([escape(header.description), *notes]))
         console.print(table)
-    if not found:
-        raise WorkbenchError("no recipe matches; `workbench recipes` lists all")
     console.print(
         "\n'workbench recipes RECIPE' shows one in detail, 'workbench pretrain RECIPE' trains it.", markup=False
     )
-
-
-def _says(recipe: Recipe, word: str | None) -> bool:
-    """Whether the word occurs in the recipe's name, description, paper or stack."""
-    paper = recipe.paper.title if recipe.paper else ""
-    return word is None or word.lower() in f"{recipe.name} {recipe.description} {paper} {stack(recipe)}".lower()

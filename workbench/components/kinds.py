@@ -54,7 +54,7 @@ class Kind(NamedTuple):
         package, found, file = f"{component.__module__}.".partition(f".{self.place}.")
         if not found:
             return path
-        name = file.removesuffix(".") or self._short(component.__qualname__)
+        name = file.removesuffix(".") or self.short(component.__qualname__)
         short = name if package == "workbench" else f"{package}.{name}"
         return short if self.path(short) == path else path
 
@@ -73,7 +73,7 @@ class Kind(NamedTuple):
             names = [found.name for found in pkgutil.iter_modules(module.__path__)]
         else:
             classes = [name for name in _classes_once(spec) if self._is_component(getattr(module, name, None))]
-            names = [self._short(name) for name in classes if name.endswith(self.suffix)]
+            names = [self.short(name) for name in classes if name.endswith(self.suffix)]
         prefix = "" if package == "workbench" else f"{package}."
         return sorted(f"{prefix}{name}" for name in names if not name.startswith("_"))
 
@@ -87,7 +87,7 @@ class Kind(NamedTuple):
         spec = _single_file(module) if module.endswith(f".{self.place}") else None
         if spec is None:
             return is_module(module)
-        return title in _classes_once(spec) and self._short(title) == name.rpartition(".")[2]
+        return title in _classes_once(spec) and self.short(title) == name.rpartition(".")[2]
 
     def base_class(self) -> type:
         """The class that components of this kind derive from."""
@@ -95,7 +95,7 @@ class Kind(NamedTuple):
         base: type = getattr(importlib.import_module(module), name)
         return base
 
-    def _short(self, title: str) -> str:
+    def short(self, title: str) -> str:
         """The short name of a class in a file of this kind."""
         return _snake_case(title.removesuffix(self.suffix) or title)
 

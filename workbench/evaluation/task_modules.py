@@ -37,6 +37,16 @@ def predicting_tasks() -> dict[str, str]:
     return {name: place for name, place in task_modules().items() if "predicting" in _stated(place)}
 
 
+VERBS = {"finetune": "tuning", "evaluate": "scoring", "predict": "predicting"}
+"""The commands of a task, each with the member of its class that has the command's options."""
+
+
+def verbs_of(place: str) -> list[str]:
+    """The commands that a task has, read without importing it."""
+    stated = _stated(place)
+    return [verb for verb, options in VERBS.items() if options in stated]
+
+
 def line_of(place: str) -> str:
     """The first line of the docstring of a task's module: the help of its commands."""
     return (ast.get_docstring(_tree(place)) or "").partition("\n")[0]

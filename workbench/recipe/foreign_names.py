@@ -15,6 +15,7 @@ KEYS = {
     "betas": "train.optimizer.betas=[0.9,0.999]",
     "bf16": "train.precision=bfloat16 (auto picks it where the hardware supports it)",
     "dataloader_num_workers": "train.num_workers=4",
+    "device": "not set: a CUDA device is taken where there is one; CUDA_VISIBLE_DEVICES chooses it, or none",
     "early_stopping_patience": "train.stop={metric: held_out/mlm/loss, patience: 3}",
     "ema_decay": "train.ema.decay=0.999",
     "epochs": EPOCHS,

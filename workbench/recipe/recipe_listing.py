@@ -26,8 +26,13 @@ def families() -> dict[str, list[Recipe]]:
     found: dict[str, list[Recipe]] = {}
     for name, path in shipped().items():
         found.setdefault(path.parent.name, []).append(load_recipe(name))
-    others = sorted(found.keys() - {*FIRST, *LAST})
-    return {family: found[family] for family in (*FIRST, *others, *LAST)}
+    return {family: found[family] for family in in_order(found)}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Families in the order in which they are shown."""
+    others = sorted({*names} - {*FIRST, *LAST})
+    return [name for name in (*FIRST, *others, *LAST) if name in {*names}]
 
 
 def stack(recipe: Recipe) -> str:

@@ -96,7 +96,7 @@ class FirstSteps:
         taken = {name: ablated_by(control, task.components) for name, task in tasks.items()} if control else {}
         self.taken = {name: taken.get(key[0], "") for key, name in self.labels.items()}
         self.advice = {
-            name: f"{reported}, which may be all that it learns from; ask without it"
+            name: f"{reported}, which may be all that it learns from; choose another control"
             if reported
             else placed[key].unlabelled
             for (key, name), reported in zip(self.labels.items(), self.taken.values(), strict=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +18,8 @@ SHOWN = 20
 OF_GROUP = 80
 """Number of shown members of a group: VQA has 65 types of questions, graphs may have thousands of relations."""
 MANY = 8
+FEW, WIDEST = 3, 18
+"""Baselines that a table with lines has room for; next to more of them, the letters of a name on one line."""
 _SIDE_BY_SIDE = 2
 
 
@@ -51,19 +54,33 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
     beneath = against(result.numbers, result.baselines, result.bounds)
     facts = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
-    table = Table(title=title, caption="; ".join(filter(None, facts)) or None)
+    caption = "; ".join(filter(None, facts)) or None
+    crowded = len(alongside) > FEW
+    table = Table(title=title, caption=caption)
+    if crowded:
+        table.box, table.pad_edge, table.padding = SIMPLE_HEAD, False, (0, 1, 0, 0)
     table.add_column("", overflow="fold")
-    table.add_column("result", justify="right")
+    table.add_column("result", justify="right", no_wrap=True)
     if result.intervals:
         table.add_column("95 %", justify="right", no_wrap=True)
-    for name in alongside:
-        table.add_column(f"{name} (upper bound)" if name in result.bounds else name, justify="right")
+    for name, numbers in alongside.items():
+        head = f"{name} (upper bound)" if name in result.bounds else name
+        shown = [_number(numbers.get(number)) for number in result.numbers]
+        # a fixed width: rich would take letters from the words of the last column
+        table.add_column(head, justify="right", width=max(map(len, (*head.split(), *shown))) if crowded else None)
     grouped = {f"{group}/{member}" for group, members in groups_of(result).items() for member in members}
     for name, value in result.numbers.items():
         if name not in grouped:
             sure = [interval_of(result.intervals.get(name))] if result.intervals else []
-            table.add_row(name, f"{value:.4g}", *sure, *(_number(numbers.get(name)) for numbers in alongside.values()))
+            row = [f"{value:.4g}", *sure, *(_number(numbers.get(name)) for numbers in alongside.values())]
+            table.add_row(_broken(name) if crowded else name, *row)
     return table
+
+
+def _broken(name: str) -> str:
+    """A name on two lines where it is long."""
+    before, slash, last = name.rpartition("/")
+    return f"{before}{slash}\n  {last}" if slash and len(name) > WIDEST else name
 
 
 def interval_of(interval: Mapping[str, Any] | None) -> str:

@@ -19,8 +19,8 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from benchmarks.gpu.record import Record, Setting
-from benchmarks.gpu.steps import SYSTEMS, WARM_UP, Stepper, emptied, recipe_of
+from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.steps import SYSTEMS, WARM_UP, Stepper, emptied, recipe_of
 
 ALLOWED = 1
 """Waits of a step: that for its losses and its gradient's norm, at its end."""

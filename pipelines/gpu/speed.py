@@ -17,8 +17,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.gpu.record import Record, Setting
-from benchmarks.gpu.steps import (
+from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.stepping import stepping
+from pipelines.gpu.steps import (
     SYSTEMS,
     Stepper,
     emptied,
@@ -28,8 +29,6 @@ from benchmarks.gpu.steps import (
     samples_of,
     timed,
 )
-from benchmarks.text_peers import PEERS, padded
-from benchmarks.text_steps import stepping
 from vision.images.transforms import NORMALISATIONS, standardise
 from workbench.core.errors import WorkbenchError
 from workbench.sequences.batch import MicroBatch
@@ -132,6 +131,10 @@ def _hugging_face(
     name: str, setting: Setting, micros: list[MicroBatch]
 ) -> tuple[str, nn.Module, list[dict[str, Tensor]], Loss]:
     """The class next to which `benchmarks.text_steps` measures the system, of the size that its configuration has."""
+    try:
+        from pipelines.gpu.text_peers import PEERS
+    except ImportError as error:
+        raise WorkbenchError(f"{error}; pip install transformers to have {name} measured next to it") from error
     peer = PEERS[name]
     if setting.size == "base":
         peer = replace(peer, options={})
@@ -179,6 +182,6 @@ def _pairs(micro: MicroBatch, size: int, patch: int, context: int) -> dict[str, 
     ids = batch.streams["text"].fields["input_ids"].clone()
     ends = torch.tensor(batch.streams["text"].starts[1:]) - 1
     ids[ends] = SYSTEMS["clip"].vocabulary - 1
-    texts = padded(batch, "text", ids)
+    texts = nn.utils.rnn.pad_sequence(list(ids.split(batch.streams["text"].lengths)), batch_first=True)
     texts = nn.functional.pad(texts, (0, context - texts.shape[1]))
     return {"images": images.contiguous(), "input_ids": texts}

@@ -1,4 +1,4 @@
-"""The page and the JSON of `benchmarks.gpu_check`: what was run on which card, and what was found."""
+"""The page and the JSON of `workbench check`: what was run on which card, and what was found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.gpu.record import Record
+from pipelines.gpu.record import Record
 from workbench.core.files.drafts import write_text
 from workbench.runs.provenance import provenance
 
@@ -71,7 +71,7 @@ def write(
     """Write the page and the JSON with the same numbers into a folder; returns the page's path.
 
     Args:
-        command: of the check, which takes `--parts`: the page says how to run those that are incomplete.
+        command: of the check, which takes `--part`: the page says how to run those that are incomplete.
     """
     folder.mkdir(parents=True, exist_ok=True)
     whole = {"title": title, **about, "passed": passed(records), "parts": [record.as_dict() for record in records]}
@@ -111,7 +111,7 @@ def markdown(title: str, about: dict[str, Any], records: Sequence[Record], comma
     if command:
         lines += [verdict(records), ""]
         left = [record.name for record in records if record.status == "incomplete"]
-        lines += [f"Run the rest: `{command} --parts {' '.join(left)}`", ""] if left else []
+        lines += [f"Run the rest: `{' '.join([command, *(f'--part {name}' for name in left)])}`", ""] if left else []
     lines += [f"- {name.replace('_', ' ')}: {value}" for name, value in about.items() if name != "versions"]
     lines += [f"- versions: {versions}", "", "| part | | status | checks | seconds |", "|---|---|---|---|---|"]
     for record in records:

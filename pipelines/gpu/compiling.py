@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import torch
 
-from benchmarks.gpu.record import Record, Setting
-from benchmarks.gpu.steps import Stepper, emptied, first_step, recipe_of, rows_of
+from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.steps import Stepper, emptied, first_step, recipe_of, rows_of
 from workbench.training.trainer import prepare_layers
 
 MEASURED = ("bert", "modernbert", "gpt-2")

@@ -1,4 +1,4 @@
-"""What the parts of `benchmarks.gpu_check` find (checks that pass or fail, numbers, notes), and how they are run."""
+"""What the parts of `workbench check` find (checks that pass or fail, numbers, notes), and how they are run."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class Setting:
 
     @property
     def small(self) -> Path:
-        """The folder of the corpora that `benchmarks.gpu.corpora.prepare_small` makes."""
+        """The folder of the corpora that `pipelines.gpu.corpora.prepare_small` makes."""
         return self.folder / "corpora" / "small"
 
     @property
     def random(self) -> Path:
-        """The folder of the corpora that `benchmarks.gpu.corpora.prepare_random` makes."""
+        """The folder of the corpora that `pipelines.gpu.corpora.prepare_random` makes."""
         return self.folder / "corpora" / f"random-{self.size}"
 
 

@@ -18,7 +18,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from benchmarks.gpu.record import Record, Setting, Size
+from pipelines.gpu.record import Record, Setting, Size
 from workbench.core.errors import WorkbenchError
 from workbench.models.attention.call import KERNELS, Request, attend, use_kernel
 from workbench.models.attention.score_bias import ScoreBias

@@ -1,4 +1,4 @@
-"""The corpora of `benchmarks.gpu_check`, made by the script itself: nothing is downloaded.
+"""The corpora of `workbench check`, made by the script itself: nothing is downloaded.
 
 `small`: the small files of the documentation as every corpus that the ten tiny recipes read. `random`: documents of
 random words for base-size steps, their lengths log-normal with median 90 and mean 160 words, and random photographs
@@ -15,9 +15,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from benchmarks.commands import call
 from kg.vectors.vectors import GraphVectors, save_vectors
 from pipelines.demo.small_files import CITIES, COUNTRIES, write_small_files
+from pipelines.gpu.commands import run_command
 from workbench.core.files.drafts import write_text
 
 DOCUMENTS = {"base": 4000, "tiny": 300}
@@ -78,7 +78,7 @@ def _make(folder: Path, *made: Made) -> None:
     """Each by `workbench prepare`, unless it is there; one that was stopped continues."""
     for name, *command in made:
         if not ((folder / name).is_file() or (folder / name / "corpus.json").exists()):
-            call("prepare", *command, "--output", str(folder / name))
+            run_command("prepare", *command, "--output", str(folder / name))
 
 
 def _words(draws: np.random.Generator, count: int) -> list[str]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from benchmarks.gpu.record import Record, Setting
-from benchmarks.gpu.steps import SYSTEMS, Stepper, emptied, recipe_of, rows_of, samples_of, timed
+from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.steps import SYSTEMS, Stepper, emptied, recipe_of, rows_of, samples_of, timed
 from workbench.core.processes.children import loaders
 from workbench.pretraining.assembly import tasks_of
 from workbench.pretraining.loader import PREFETCH, Feed, MicroBatches, training_places

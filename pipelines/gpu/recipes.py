@@ -11,8 +11,8 @@ from dataclasses import replace
 import torch
 from torch import nn
 
-from benchmarks.gpu.record import Record, Setting
-from benchmarks.gpu.steps import Stepper
+from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.steps import Stepper
 from workbench.core.processes.distributed import World
 from workbench.recipe.reading import load_recipe
 from workbench.recipe.spec import Recipe

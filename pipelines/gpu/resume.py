@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.gpu.recipes import recipe_of
-from benchmarks.gpu.record import Record, Setting
+from pipelines.gpu.recipes import recipe_of
+from pipelines.gpu.record import Record, Setting
 from workbench.training.verify_resume import verify_resume
 
 MEASURED, STEPS, WORKERS = ("bert", "gpt"), 6, 2

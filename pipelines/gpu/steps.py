@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from benchmarks.gpu.record import Setting, Size
-from benchmarks.rounds import clock_of
-from benchmarks.text_steps import micro_batches
+from pipelines.gpu.clock import clock_of
+from pipelines.gpu.record import Setting, Size
+from pipelines.gpu.stepping import micro_batches
 from workbench.core.processes.distributed import World
 from workbench.models.attention.call import use_kernel
 from workbench.optimization.factory import make_optimizer
