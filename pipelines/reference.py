@@ -152,7 +152,6 @@ NEAREST = (
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
-    ("ERNIE-GEN", "`prophetnet`, `unilm`", "spans that are written at once"),
     ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
     ("InfoWord", "`contrast`", "n-grams of a text as one side of a pair"),
