@@ -152,7 +152,6 @@ NEAREST = (
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
-    ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
     ("InfoWord", "`contrast`", "n-grams of a text as one side of a pair"),
     ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams next to characters; two decoders of one encoder"),
