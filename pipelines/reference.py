@@ -153,7 +153,6 @@ NEAREST = (
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
-    ("InfoWord", "`contrast`", "n-grams of a text as one side of a pair"),
     ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams next to characters; two decoders of one encoder"),
     ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (

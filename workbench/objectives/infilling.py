@@ -1,6 +1,6 @@
 """Infilling generation in two flows (ERNIE-GEN, Xiao et al., IJCAI 2020, arXiv:2001.11314, sections 3.2 to 3.4).
 
-    L = - sum over tokens t of [ log p(y_t | y_<t, source) + log p(y_t | y_<b(t), source) ],   b(t) the first of its span
+    L = - sum over tokens t of [ log p(y_t | y_<t, source) + log p(y_t | y_<b, source) ],   b the first of the span of t
 
 The source is a prefix, and the tokens y behind it are read from left to right. Each is predicted twice, by a symbol in
 its position that sees itself and the tokens before it: all of them in the word-by-word flow, those before its span in
