@@ -167,7 +167,6 @@ NEAREST = (
     ("BLIP, BLIP-2", "`albef`, `coca`, `llava`", "recipes; layers of a Q-Former between queries and a tower"),
     ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),
     ("Q-BERT", "`q8bert`", "bits of a layer by its Hessian"),
-    ("LLaDA, MDLM", "`mlm`", "a rate that is drawn for each text, with its weight"),
 )
 
 

@@ -48,6 +48,7 @@ OF_KINDS = {"choose": (), "extract": (), "generate": ("--max-length", "32", "--m
 OF_TASK = {"ernie-2": ("--task", "knowledge")}
 """Recipes whose tasks have different transforms: the one that is inherited."""
 REFUSED = {
+    ("perplexity", "ernie-gen"): "there is nothing to predict",  # a text by itself is a prefix without a target
     ("tag", "sentilr"): "reads 'tags', which this task asks for",
     ("generate", "glm"): "does not learn to write another text after it",
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",

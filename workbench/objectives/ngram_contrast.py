@@ -3,7 +3,7 @@
     L = - sum over sentences x of log [ exp(g(x without x_i..x_j) . g(x_i..x_j)) / sum over n-grams of the step ... ]
 
 One encoder g reads both; its vector is that of the first row. The n-gram is masked in the sentence and read by itself.
-It begins anywhere, and its length is drawn from a normal distribution. This is deep InfoMax with InfoNCE. The paper also
+It begins anywhere; its length is drawn from a normal distribution. This is deep InfoMax with InfoNCE. The paper also
 has masked language modelling, which is `mlm` behind this objective.
 """
 
