@@ -153,7 +153,7 @@ NEAREST = (
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
     ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
-    ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams next to characters; two decoders of one encoder"),
+    ("ZEN", "`bert-wwm`", "n-grams next to characters"),
     ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (
         "CoVe, context2vec, Skip-thought",

@@ -4,8 +4,8 @@ equation 3).
     L = - sum over texts, with t from a uniform distribution over (0, 1), of 1 / t sum over masked i of log p(x_i | x_t)
 
 In x_t each token of a text is masked with the probability t, independently of the others. The sum over the number of
-tokens that may be masked is on average an upper bound of the negative log-likelihood of a token. It can be compared with
-the loss of `clm`.
+tokens that may be masked is on average an upper bound of the negative log-likelihood of a token. The loss of `clm` is
+comparable.
 """
 
 from __future__ import annotations
