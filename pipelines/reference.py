@@ -152,7 +152,6 @@ NEAREST = (
     ("COMET, KELM", "the builder `triple` with `clm` or `denoising`", "nothing but a recipe"),
     ("Longformer, BigBird", "`window` with the transform `everywhere`", "projections of global rows; random blocks"),
     ("Performer, Linformer", "`window`", "attention in linear time"),
-    ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
     ("ZEN", "`bert-wwm`", "n-grams next to characters"),
     ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (

@@ -53,6 +53,7 @@ REFUSED = {
     ("generate", "glm"): "does not learn to write another text after it",
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
     ("perplexity", "llama-chat"): "has no 'turns'",
+    ("encode", "unicoder"): "has no language",
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",
 }
@@ -196,6 +197,7 @@ def steps_of_graph(name: str) -> Iterator[str]:
 
 WHICH = {
     "demo-": ("--task", "text"),
+    "unicoder": ("--task", "text"),
     "xlm": ("--task", "text"),
     "knowbert disambiguation": ("--task", "wiki", "--objective", "wiki_linking"),
     "knowbert-linkers disambiguation": ("--task", "wiki", "--objective", "wiki_linking"),
