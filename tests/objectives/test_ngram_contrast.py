@@ -24,8 +24,7 @@ TWICE = {"builder": "text_pair", "passages": "twice"}
 def corrupted(tokenizer: Tokenizer, samples: Any, **options: Any) -> tuple[list[Sequence], list[Sequence]]:
     objective = NgramContrast(tokenizer, **options)
     objective.name = "it"
-    before = built(tokenizer, samples, **TWICE)
-    after = [sequence.copy() for sequence in before]
+    before, after = ([*built(tokenizer, samples, **TWICE)] for _ in range(2))
     objective.corrupt(after, DRAWS)
     return before, after
 

@@ -64,9 +64,10 @@ class NgramContrast(Contrast):
                     "text_pair `passages: twice`, and this objective the place before those that mask"
                 )
             rows = self._rows(np.flatnonzero(selectable(text)), draws.of(sentence.draw))
+            text |= {name: text[name].copy() for name in ("input_ids", "taken")}  # a text read twice is one in memory
             text["input_ids"][rows], text["taken"][rows] = self.mask, True
             fields = ngram.fields(self.stream)
-            fields["taken"][:] = True
+            fields["taken"] = np.ones_like(fields["taken"])
             kept = fields["special"].copy()
             kept[rows] = True
             take(ngram, np.flatnonzero(kept), self.stream)
