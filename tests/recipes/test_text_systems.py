@@ -51,6 +51,7 @@ REFUSED = {
     ("perplexity", "ernie-gen"): "there is nothing to predict",  # a text by itself is a prefix without a target
     ("tag", "sentilr"): "reads 'tags', which this task asks for",
     ("generate", "glm"): "does not learn to write another text after it",
+    ("facts", "infoword"): "gave 0 slots",  # a text is read twice
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
     ("perplexity", "llama-chat"): "has no 'turns'",
     ("encode", "unicoder"): "has no language",
