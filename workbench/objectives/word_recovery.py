@@ -59,7 +59,7 @@ class WordRecovery(Objective):
         return {}
 
     def head(self, network: Network) -> Head:
-        ways = [(each.stream, each.to) for each in network.layers if isinstance(each, TranslatedWordsLayer)]
+        ways = [(each.stream, each.source) for each in network.layers if isinstance(each, TranslatedWordsLayer)]
         if (self.stream, self.to) not in ways:
             raise WorkbenchError(
                 f"word_recovery would predict words that the network reads: begin its layers with {{layer: "

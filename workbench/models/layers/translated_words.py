@@ -36,17 +36,17 @@ class TranslatedWordsLayer(nn.Module):
         size = sizes[stream]
         if sizes[to] != size:
             raise WorkbenchError(f"{stream} and {to} have the hidden sizes {size} and {sizes[to]}; give both the same")
-        self.stream, self.to = stream, to
+        self.stream, self.source = stream, to
         self.reads, self.changes = (stream, to), (stream,)
         self.weight, self.bias = nn.Parameter(torch.ones(size)), nn.Parameter(torch.zeros(size))
         self.position = nn.Embedding(max_positions, size)
         self.norm = nn.LayerNorm(size, eps=1e-12)
 
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
-        if self.stream not in hidden or self.to not in hidden:
+        if self.stream not in hidden or self.source not in hidden:
             return hidden
-        query, key = hidden[self.stream] * self.weight + self.bias, hidden[self.to][:, None]
-        layouts = context.layout(self.stream), context.layout(self.to)
-        found, _ = attend(query[:, None], key, key, *layouts, label=f"{context.kind}({self.stream} to {self.to})")
+        query, key = hidden[self.stream] * self.weight + self.bias, hidden[self.source][:, None]
+        layouts = context.layout(self.stream), context.layout(self.source)
+        found, _ = attend(query[:, None], key, key, *layouts, label=f"{context.kind}({self.stream} to {self.source})")
         rows = found[:, 0] + self.position(context.layout(self.stream).positions)
         return {**hidden, self.stream: self.norm(rows)}
