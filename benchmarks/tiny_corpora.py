@@ -30,6 +30,7 @@ FOLDERS = {
     "kepler": DESCRIBED,
     "kg-bert": DESCRIBED,
     "sentilr": REVIEWS,
+    "unicoder": MULTILINGUAL,
     "mbart": MULTILINGUAL,
     "mbert": MULTILINGUAL,
     "mt5": MULTILINGUAL,

@@ -157,11 +157,7 @@ ABSENT = "These systems of the surveys have no recipe. Some need nothing more, t
 NEAREST = (
     ("12-in-1", "`vilbert`, `lxmert`", "a recipe of its twelve sets; the objective of referring expressions"),
     ("KELM", "`comet`, the builder `text_to_text`", "pairs of triples and the sentences that state them"),
-    ("ProphetNet, ERNIE-GEN", "`bart`, `mass`", "streams of future n-grams; spans that are written at once"),
-    ("UniLM v2", "`unilm`, `plm`", "pseudo masks"),
-    ("Unicoder", "`xlm`", "word recovery and paraphrases over languages"),
-    ("InfoWord", "`contrast`", "n-grams of a text as one side of a pair"),
-    ("ZEN, CPT", "`bert-wwm`, `bart`", "n-grams next to characters; two decoders of one encoder"),
+    ("ZEN", "`bert-wwm`", "n-grams next to characters"),
     ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (
         "CoVe, context2vec, Skip-thought",
@@ -173,7 +169,6 @@ NEAREST = (
     ("BLIP", "`albef`, `blip-2`", "a recipe; layers of an encoder and a decoder that share all but self-attention"),
     ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),
     ("Q-BERT", "`q8bert`", "bits of a layer by its Hessian"),
-    ("LLaDA, MDLM", "`mlm`", "a rate that is drawn for each text, with its weight"),
 )
 
 

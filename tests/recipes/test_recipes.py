@@ -165,6 +165,8 @@ def _corpus(sequence: dict[str, Any]) -> str:
         return "reviews"
     if sequence["builder"].get("image_processor"):
         return "images"
+    if sequence["builder"].get("passages") == "twice":  # the pairs are of single words, without parts
+        return "text"
     return CORPORA[sequence["builder"]["builder"]] if sequence["builder"].get("split", True) else "pairs"
 
 

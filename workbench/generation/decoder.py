@@ -71,7 +71,9 @@ class Decoder:
         self._last = last_rows(stream)
         asking = self.continuation.asking_rows(self._last)
         if asking is not None:
-            batch = grown(replace(batch, streams={**batch.streams, name: stream}), name, asking)
+            batch = replace(batch, streams={**batch.streams, name: stream})
+            name = self.continuation.asked or name
+            batch = grown(batch, name, asking)
             context = Context(batch, cache=self._cache)
         states = self.network(batch, context)[name]
         self._cache = context.updated_cache if asking is None else context.updated_cache.without_last(name)
@@ -96,10 +98,13 @@ def at_ends(stream: Stream, values: Tensor) -> Tensor:
 
 
 def grown(batch: Batch, name: str, rows: dict[str, Tensor]) -> Batch:
-    """The batch with one more row, of the fields `rows`, each [sequences], at the end of each sequence of a stream."""
+    """The batch with one more row, of the fields `rows`, each [sequences], at the end of each sequence of a stream,
+    which it may lack."""
+    count, device = batch.size, next(iter(rows.values())).device
+    more = Stream(rows, torch.arange(count + 1, device=device), [1] * count)
+    if name not in batch.streams:
+        return replace(batch, streams={**batch.streams, name: more})
     stream = batch.streams[name]
-    count = len(stream.lengths)
-    more = Stream(rows, torch.arange(count + 1, device=stream.offsets.device), [1] * count)
     order = interleave([stream, more]).to(stream.offsets.device)
     streams = {other: _following(found, name, order) for other, found in batch.streams.items()}
     fields = {field: torch.cat([streams[name].fields[field], values])[order] for field, values in rows.items()}

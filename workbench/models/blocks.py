@@ -243,7 +243,7 @@ class MultiHeadAttention(CutModule, nn.Module):
             *(q, k, v, queries, keys),
             dropout=self.dropout if self.training else 0.0,
             window=self.window,
-            score_bias=None if self.score_bias is None else self.score_bias.bound(self),
+            score_bias=None if self.score_bias is None else self.score_bias.bound(self, query_rows),
             scale=self.scale,
             need_weights=context.looks,
             label=self._label(context.kind, names),

@@ -47,7 +47,7 @@ class DecoderObjective(Objective):
     """
 
     predicts = "tokens"
-    makes = ("target",)
+    makes: tuple[str, ...] = ("target",)
 
     def __init__(self, tokenizer: Tokenizer, stream: str, target: str, start: str, head: HeadOptions = PLAIN) -> None:
         self.stream, self.target, self.head_options = stream, target, head

@@ -237,12 +237,14 @@ class Continuation:
 
     Attributes:
         counted: the fields that count up from row to row.
+        asked: the stream of the rows that predict (`asking_rows`); by default the stream that grows.
         behind: whether the objective learns the text behind a text as the builder `text_to_text` lays it, for
             `workbench finetune generate`.
     """
 
     counted: tuple[str, ...] = ("position_ids", "rank")
     behind: bool = True
+    asked: str | None = None
 
     def __init__(self, stream: str, end: int | None) -> None:
         self.stream = stream

@@ -89,8 +89,9 @@ class ScoreBias(CutModule, nn.Module):
         """Check that a new attention can use it; raises a `WorkbenchError` otherwise."""
         return
 
-    def bound(self, attention: Attention) -> ScoreBias:
-        """The score bias in one call of an attention, for a term that goes through its matrices; here itself."""
+    def bound(self, attention: Attention, rows: Tensor) -> ScoreBias:
+        """The score bias in one call of an attention, for a term that goes through its matrices or reads the rows that
+        query [rows_q, width]; here itself."""
         return self
 
     def tensor_cuts(self) -> TensorCuts:

@@ -115,7 +115,7 @@ class DisentangledBias(ScoreBias):
                 "true"
             )
 
-    def bound(self, attention: Attention) -> ScoreBias:
+    def bound(self, attention: Attention, rows: Tensor) -> ScoreBias:
         """With the rows of positions as queries and keys of the layer."""
         if self.own_maps:
             return self
