@@ -24,7 +24,7 @@ def pages(written: str) -> Iterator[tuple[str, Iterable[str]]]:
         written: the sentence that says where the page comes from.
     """
     api = {name: getattr(workbench, name) for name in workbench.PLACES}
-    functions = {name: item for name, item in api.items() if not inspect.isclass(item)}
+    functions = {name: item for name, item in api.items() if inspect.isfunction(item)}
     classes = {name: item for name, item in api.items() if inspect.isclass(item)}
     opened = {kind.__name__: kind for kind in (importlib.import_module("workbench.api").OpenCorpus, Run)}
     about = f"Jobs with these functions are on the page [In Python](../python.md). {written}"

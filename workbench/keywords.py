@@ -206,8 +206,12 @@ class Evaluate(TypedDict, total=False):
     lowercase: bool
     macro: Literal["open_type", "ernie"]
     max_new_tokens: int | None
+    memory: Place | None
+    memory_share: float
+    memory_temperature: float
     min_score: float
     negatives: Place
+    neighbours: int
     network: str | None
     normalisation: Literal["sum", "mean"]
     objective: str | None

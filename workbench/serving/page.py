@@ -30,8 +30,8 @@ def tabs_of(runs: Sequence[Served]) -> list[Tab]:
     if not tabs:
         names = ", ".join(str(run.place) for run in runs)
         raise WorkbenchError(
-            f"nothing on the page could ask {names}: there is no head of a task, no masked or next token, no attention, "
-            "and no vectors of images and texts"
+            f"nothing on the page could ask {names}: there is no head of a task, no masked or next token, no "
+            "attention, and no vectors of images and texts"
         )
     return tabs
 

@@ -95,7 +95,9 @@ class Prediction(Tab):
     def _reads(cls, task: DownstreamTask[Any, Any], run: Served) -> bool:
         """Whether the task asks about texts alone, or about images (a subclass), and needs nothing but words."""
         images = any(getattr(each.builder, "image", None) is not None for each in run.model.tasks.values())
-        needed = [f for f in dataclasses.fields(task.predicting) if f.default is dataclasses.MISSING and f.name != "run"]
+        needed = [
+            f for f in dataclasses.fields(task.predicting) if f.default is dataclasses.MISSING and f.name != "run"
+        ]
         return images == cls.images and all(f.default_factory is not dataclasses.MISSING for f in needed)
 
     @property
