@@ -7,6 +7,7 @@ apart as rounding goes through the optimiser, so their tolerance is wider.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -58,11 +59,11 @@ def _compare(name: str, setting: Setting, record: Record) -> None:
 def recipe_of(name: str, setting: Setting) -> Recipe:
     """The recipe's tiny size on the small corpora."""
     recipe = load_recipe(f"{name}-tiny", [f"vars.data={setting.small}"])
-    size = {"global_batch_size": MICRO, "micro_batch_size": MICRO, "num_workers": 0}
+    size: dict[str, Any] = {"global_batch_size": MICRO, "micro_batch_size": MICRO, "num_workers": 0}
     return replace(recipe, train=replace(recipe.train, **size))
 
 
-def losses(recipe: Recipe, device: torch.device, precision: str) -> Losses:
+def losses(recipe: Recipe, device: torch.device, precision: Any) -> Losses:
     """The losses of each step, and its gradient norm."""
     recipe = replace(recipe, train=replace(recipe.train, precision=precision))
     step = Stepper(recipe, World(device=device), STEPS)

@@ -31,8 +31,8 @@ def micro_batches(
     tasks = tasks_of(recipe, tokenizer)
     batches = MicroBatches(tasks, {name: reader_of(recipe, task) for name, task in tasks.items()})
     if by_length:
-        for task in tasks.values():
-            group(task, batches, -(-count // len(tasks)))
+        for each in tasks.values():
+            group(each, batches, -(-count // len(tasks)))
     found = []
     for number in range(count):
         task = list(tasks)[number % len(tasks)]
@@ -44,20 +44,25 @@ def micro_batches(
 
 def group(task: Task, batches: MicroBatches, count: int) -> None:
     """Let a task put `count` of the sorted micro-batches in the place of its first ones."""
-    build, pool = task.sequences, {}
+    build = task.sequences
+    pool: dict[Any, list[Any]] = {}
 
     def recorded(samples: Any, number: Any, progress: float) -> Any:
         built = build(samples, number, progress)
         pool[number] = [sequence.copy() for sequence in built]
         return built
 
-    task.sequences = recorded  # type: ignore[method-assign]
+    task.sequences = recorded  # type: ignore[method-assign, assignment]
     for number in range(GROUP):
         batches.micro_batch(MicroBatchId(task.name, number, 0))
     by_length = sorted(itertools.chain(*pool.values()), key=lambda one: sum(map(row_count, one.streams.values())))
     size = len(by_length) // GROUP
     starts = [(2 * i + 1) * GROUP // (2 * count) * size for i in range(count)]
-    task.sequences = lambda _, number, __: [s.copy() for s in by_length[starts[number[1]] :][:size]]  # type: ignore[method-assign]
+
+    def of_length(_: Any, number: Any, __: float) -> Any:
+        return [sequence.copy() for sequence in by_length[starts[number[1]] :][:size]]
+
+    task.sequences = of_length  # type: ignore[method-assign, assignment]
 
 
 def stepping(module: nn.Module, loss: Callable[[int], torch.Tensor]) -> Step:

@@ -6,6 +6,7 @@ import gc
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -61,7 +62,7 @@ def micro_batch_size(name: str, setting: Setting) -> int:
     return SYSTEMS[name].micro // (4 if small else 1)
 
 
-def recipe_of(name: str, setting: Setting, lanes: int = 1, **train: object) -> Recipe:
+def recipe_of(name: str, setting: Setting, lanes: int = 1, **train: Any) -> Recipe:
     """The system on the random corpora, of its paper's vocabulary.
 
     Args:
@@ -112,7 +113,7 @@ class Stepper:
         self.root.remembered = Memory()
         optimizer = make_optimizer(self.root, recipe.train)
         weights = dict.fromkeys(self.tasks, 1.0)
-        options = {"seed": recipe.seed, "weights": weights, "parallel": parallel}
+        options: dict[str, Any] = {"seed": recipe.seed, "weights": weights, "parallel": parallel}
         self.updater = Updater(self.root, optimizer, self.tasks, recipe.train, world, **options)
 
     def __call__(self) -> StepResult:

@@ -108,9 +108,9 @@ def _row(kind: str, number: int, record: Any, classes: Mapping[str, list[str]]) 
         raise WorkbenchError(f"record {number} is of type {type(record).__name__}; allowed: a dict{tuples}")
     row = {name: None if _missing(value) else value for name, value in record.items()}
     for name, names in classes.items():
-        number = row.get(name)
-        if isinstance(number, int) and number >= 0:
-            row[name] = names[number]
+        index = row.get(name)
+        if isinstance(index, int) and index >= 0:
+            row[name] = names[index]
     return row
 
 

@@ -250,9 +250,9 @@ class Chain:
             with ErrorContext(f"after_each: {each.name}"):
                 task = find_task(each.task, trust=bool(each.options.get("trust", False)))
                 options_from_python(task.scoring, run=self.record, corpus=each.corpus, **each.options)
-                place = str(each.corpus)
-                if not is_url(place) and not Path(place).exists() and not any(place.startswith(w) for w in written):
-                    raise WorkbenchError(f"there is no corpus {place}, and no stage writes it; prepare it first")
+                corpus = str(each.corpus)
+                if not is_url(corpus) and not Path(corpus).exists() and not any(corpus.startswith(w) for w in written):
+                    raise WorkbenchError(f"there is no corpus {corpus}, and no stage writes it; prepare it first")
 
     def _measure(self, name: str) -> None:
         """The tasks after a stage that are not measured yet."""

@@ -71,10 +71,10 @@ def _add(gradio: Any, tab: Tab) -> None:
     button.click(_answering(gradio, tab), [control, *asked], outputs, api_name=False)
 
 
-def _answering(gradio: Any, tab: Tab) -> Callable[..., list[Any]]:
+def _answering(gradio: Any, tab: Tab) -> Callable[..., Any]:
     """What a click calls. A run that does not have the chosen control shows nothing."""
 
-    def answer(control: str, *asked: Any) -> list[Any]:
+    def answer(control: str, *asked: Any) -> Any:
         under = None if control == PLAIN else control
         try:
             found = [

@@ -95,6 +95,7 @@ class Prediction(Tab):
     def _reads(cls, task: DownstreamTask[Any, Any], run: Served) -> bool:
         """Whether the task asks about texts alone, or about images (a subclass), and needs nothing but words."""
         images = any(getattr(each.builder, "image", None) is not None for each in run.model.tasks.values())
+        assert task.predicting is not None
         needed = [
             f for f in dataclasses.fields(task.predicting) if f.default is dataclasses.MISSING and f.name != "run"
         ]

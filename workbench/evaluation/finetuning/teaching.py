@@ -71,8 +71,8 @@ def _objective(place: str, learned: Spec, tokenizer: str | None) -> Spec:
             f"--teacher {place}: it knows the classes {', '.join(map(str, _classes(found[0])))}, and the corpus has "
             f"{', '.join(map(str, _classes(learned)))}; fine-tune it on a corpus with these classes"
         )
-    own = {option: learned[option] for option in CLASSES if option in learned}
-    return {k: v for k, v in alike[0].items() if k not in ("weight", "view", "after", "targets")} | own
+    classes = {option: learned[option] for option in CLASSES if option in learned}
+    return {k: v for k, v in alike[0].items() if k not in ("weight", "view", "after", "targets")} | classes
 
 
 def _check_tokens(place: str, theirs: str | None, ours: str | None) -> None:

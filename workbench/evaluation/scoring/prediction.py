@@ -70,8 +70,9 @@ class Predictor:
         Raises:
             WorkbenchError: a sample lacks what is asked about.
         """
-        device, builder = self.run.world.device, getattr(getattr(self.run, "task", None), "builder", None)
-        dropped: Counter[str] = getattr(builder, "dropped", Counter())
+        device = self.run.world.device
+        builder: Any = getattr(getattr(self.run, "task", None), "builder", None)
+        dropped: Any = getattr(builder, "dropped", Counter())
         before = dropped[TRUNCATED]
         dtype = autocast_dtype(self.options.precision, device, "--precision")
         for number, group in enumerate(groups):

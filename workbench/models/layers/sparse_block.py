@@ -48,14 +48,14 @@ class SparseBlockAttention(MultiHeadAttention):
         check_alone(self, queries, keys, context, "attention to random blocks")
         q, k, v = self.projected(self.entered(query_rows))
         q, k = self.placed(self.query_norm(q), queries), self.placed(self.key_norm(k), keys)
-        return self._computed(q.to(v.dtype), k.to(v.dtype), v, queries), None
+        return self._computed(q.to(v.dtype), k.to(v.dtype), v, queries, query_rows), None
 
     @uncompiled
-    def _computed(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout) -> Tensor:
+    def _computed(self, q: Tensor, k: Tensor, v: Tensor, layout: Layout, rows: Tensor) -> Tensor:
         if not len(q):
             return q
         drop = self.dropout if self.training else 0.0
-        bias = None if self.score_bias is None else self.score_bias.bound(self)
+        bias = None if self.score_bias is None else self.score_bias.bound(self, rows)
         request = Request(q, k, v, layout, layout, drop, None, bias, self.scale, heads=self.heads)
         with numbers_of_heads(q.device, self.heads) if self.heads is not None and drop else nullcontext():
             return sparse_blocks(request, *self.blocks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from workbench.core.options.bounds import Name
 from workbench.training.tracker import TrackedRun, Tracker
@@ -23,7 +24,7 @@ class TrackioTracker(Tracker):
     def begin(self, run: TrackedRun) -> None:
         import trackio
 
-        own = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
+        own: dict[str, Any] = {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}
         self.run = trackio.init(project=self.project, name=run.name, resume="allow", config=dict(run.parameters), **own)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
