@@ -179,7 +179,7 @@ class Model:
         return list(Encoder(self._loaded, "text", network_name=network).states(batches_of(samples, batch_size)))
 
     @checked
-    def fill_mask(self, texts: Any, k: Count = 5) -> list[Any]:
+    def fill_mask(self, texts: Any, k: Count = 5, *, task: Name | None = None) -> list[Any]:
         """The `k` most probable tokens (`Guess`) at each mask of a text, which spells the tokenizer's mask token.
 
         One text returns a list of guesses for each mask; a list of texts returns such a list for each text.
@@ -187,11 +187,14 @@ class Model:
             >>> model.fill_mask("Oslo lies in [MASK].", k=1)
             [[Guess(token='...', probability=0..., id=...)]]
 
+        Args:
+            task: the task that reads the texts, where several mask words.
+
         Raises:
-            WorkbenchError: the model has no objective `mlm`, or the text has no mask.
+            WorkbenchError: the model has no objective `mlm`, or several, or the text has no mask.
         """
         wanted = "take a model that was pretrained with it; a model of next tokens has `generate`"
-        run = find_objective(self._loaded, self.place, Mlm, wanted)
+        run = find_objective(self._loaded, self.place, Mlm, wanted, task=task)
         found: list[list[list[Guess]]] = [fill_masks(run, sample, k) for sample in texts_of(texts)]
         return found[0] if is_one(texts) else found
 

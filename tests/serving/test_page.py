@@ -65,7 +65,7 @@ def test_words_of_two_runs_are_those_of_their_models(runs: dict[str, Served]) ->
     asked = tab("Fill in words", runs["tiny-text"], runs["knowing"])
     assert [run.name for run in asked.runs] == ["tiny-text", "knowing"]
     for run in asked.runs:
-        guesses = run.model.fill_mask(run.sample("Oslo lies in [MASK].", None), k=8)[0]
+        guesses = run.model.fill_mask(run.sample("Oslo lies in [MASK].", None), k=8, task="text")[0]
         shown = said(asked.answer(run, None, "Oslo lies in [MASK]."))
         assert [word for word, _ in shown] == [guess.token for guess in guesses]
         assert [share for _, share in shown] == pytest.approx([guess.probability for guess in guesses], abs=6e-4)

@@ -63,7 +63,8 @@ class FillMask(Tab):
         (text,) = asked
         first, own = self._mask(self.runs[0]), self._mask(run)
         sample = run.sample(str(text).replace(str(first), str(own)), control)
-        (masks,) = run.under(control).fill_mask([sample], k=8)
+        task = next(name for name, each in run.model.tasks.items() if self._masks(each))
+        (masks,) = run.under(control).fill_mask([sample], k=8, task=task)
         found = "".join(bars((guess.token, guess.probability) for guess in guesses) for guesses in masks)
         shown = sample["text"].replace(str(own), "words")  # any word in place of the mask, of which no mention is part
         return (injected(run, {**sample, "text": shown}, control) if len(shown) == len(sample["text"]) else "") + found
