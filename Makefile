@@ -1,4 +1,5 @@
 # make demo    install, prepare small corpora, pretrain, evaluate, write a report: about four minutes on two cores
+# make checkpoints    train five small checkpoints to try, after a demo or from nothing: about five minutes on two cores
 # make test    install if needed, run the gate: the tests of every change
 # make test-docs, test-gpu, test-systems, test-scale, test-slow    run the other tests: all pages of the documentation, the
 #     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long; SHARE=4
@@ -29,7 +30,7 @@ GATE := --numprocesses 2 --dist loadfile -m "not (slow or scale or docs or simul
 export OMP_NUM_THREADS ?= 2
 export OMP_WAIT_POLICY ?= PASSIVE
 
-.PHONY: demo results systems soak test test-all test-docs test-gpu test-systems test-scale test-slow test-machines test-newest lint pages docs dist clean
+.PHONY: demo checkpoints results systems soak test test-all test-docs test-gpu test-systems test-scale test-slow test-machines test-newest lint pages docs dist clean
 
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or newer is needed, this is " + sys.version.split()[0])'
@@ -44,6 +45,9 @@ demo: $(INSTALLED)
 		'  mkdir -p first-try && cd first-try' '  python -m pipelines.demo small-files' \
 		'  workbench prepare text notes.txt --output corpora/text' \
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
+
+checkpoints: $(INSTALLED)
+	"$(BIN)/python" -m pipelines.demo checkpoints runs/demo
 
 test: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m pytest $(GATE) --budget 2

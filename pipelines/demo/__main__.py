@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -58,6 +60,26 @@ def small_files(
 
 
 @app.command()
+def checkpoints(
+    folder: Annotated[Path, typer.Argument(help="folder for all files")] = Path("runs/demo"),
+) -> None:
+    """Train the small checkpoints to try, and put them into the cache: `workbench serve workbench:k-bert-world`.
+
+    What a demo in this folder has trained already is not trained again.
+
+    Example: python -m pipelines.demo checkpoints runs/demo
+    """
+    _single_threads()
+    from pipelines.demo.checkpoints import NAMED, jobs, publish
+    from pipelines.demo.run import run_jobs
+
+    with _ending() as console:
+        run_jobs(folder, jobs(), console)
+        for place in publish(folder):
+            console.print(f"{NAMED}{place.name}", highlight=False)
+
+
+@app.command()
 def run(
     folder: Annotated[Path, typer.Argument(help="folder for all files")] = Path("runs/demo"),
 ) -> None:
@@ -65,21 +87,33 @@ def run(
 
     Example: python -m pipelines.demo run runs/demo
     """
+    _single_threads()
+    from pipelines.demo.run import run_demo
+
+    with _ending() as console:
+        run_demo(folder, console)
+        console.print(f"\nreport: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
+
+
+def _single_threads() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # for the parallel jobs; read when torch is loaded
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # see `workbench.cli.app`
-    from pipelines.demo.run import run_demo
+
+
+@contextmanager
+def _ending() -> Iterator[Terminal]:
+    """A block of jobs, whose error or interruption is one message."""
     from pipelines.demo.together import DemoInterrupted
 
     console = Terminal()
     try:
-        run_demo(folder, console)
+        yield console
     except WorkbenchError as error:
         console.print(f"[bold red]error:[/] {escape(str(error))}")
         raise typer.Exit(error.exit_code) from error
     except DemoInterrupted:
         console.print("stopped. Run the same command again to resume")
         raise
-    console.print(f"\nreport: {folder / 'report.html'}   summary: {folder / 'summary.json'}", highlight=False)
 
 
 if __name__ == "__main__":

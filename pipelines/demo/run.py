@@ -17,7 +17,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pipelines.demo.figure import FIGURE, example_fact, facts_figure
-from pipelines.demo.plan import plan
+from pipelines.demo.plan import DemoJob, plan
 from pipelines.demo.story import chapters, show
 from pipelines.demo.summary import write_summary
 from pipelines.demo.together import run_together
@@ -37,11 +37,9 @@ def run_demo(folder: Path, console: Console) -> Path:
         WorkbenchError: a command ended with an error.
         Interrupted: it was asked to stop.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    started = time.perf_counter()
+    seconds = run_jobs(folder, plan(), console)
     with _inside(folder):
-        started = time.perf_counter()
-        at_once = min(cores(), MOST_AT_ONCE)
-        seconds = run_together(plan(), console, at_once=at_once, threads=cores() // at_once, logs=Path("logs"))
         summary = write_summary(Path("summary.json"), seconds, time.perf_counter() - started)
         write_text(Path(FIGURE), facts_figure(summary, example_fact()))
         story = chapters(summary, FIGURE)
@@ -50,6 +48,19 @@ def run_demo(folder: Path, console: Console) -> Path:
         _command("report", *runs, "--output", "report.html", "--title", "Demo", "--opening", "story.json")
         show(story, console)
     return folder / "summary.json"
+
+
+def run_jobs(folder: Path, jobs: list[DemoJob], console: Console) -> dict[str, float]:
+    """Run jobs below `folder`, as many at once as there are cores; returns processor seconds by stage.
+
+    Raises:
+        WorkbenchError: a command ended with an error.
+        Interrupted: it was asked to stop.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    at_once = min(cores(), MOST_AT_ONCE)
+    with _inside(folder):
+        return run_together(jobs, console, at_once=at_once, threads=cores() // at_once, logs=Path("logs"))
 
 
 def _command(*words: str) -> None:

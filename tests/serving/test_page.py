@@ -16,7 +16,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.serving import page
 from workbench.serving.tab import Served, Tab, bars, marked
 
-FEW = {"train.max_steps": 1, "train.num_workers": 0}
+FEW = {"train.max_steps": 1, "train.num_workers": 0, "train.lr_schedule.warmup_steps": 0}
 
 
 @pytest.fixture(scope="module")

@@ -45,6 +45,7 @@ from workbench.runs.names import (
     SNAPSHOT,
     STATUS,
     TENSORBOARD,
+    is_run,
 )
 
 logger = logging.getLogger(__name__)
@@ -232,6 +233,10 @@ def _last_checkpoint(files: Files) -> Files:
     return {name: file for name, file in files.items() if steps.get(name, last) == last}
 
 
+NAMED = "workbench:"
+"""What names of checkpoints to try begin with, which `python -m pipelines.demo checkpoints` puts into the cache."""
+
+
 @contextmanager
 def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
     """A block in which a run, or another folder of a store, is a local path.
@@ -246,6 +251,9 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
         WorkbenchError: there is nothing at the URL, or it is damaged.
         MachineError: the store does not answer, or the disk is full.
     """
+    if str(place).startswith(NAMED):
+        yield _named_run(str(place).removeprefix(NAMED))
+        return
     url = url_of(place)
     if url is None:
         path = local_path(place)
@@ -267,6 +275,26 @@ def opened_run(place: str | Path, *, new: bool = False) -> Iterator[Path]:
     before = run.results()
     yield run.folder
     run.put_results(before)
+
+
+def named_folder(name: str) -> Path:
+    """Where the checkpoint of this name lies, whether it is there or not."""
+    return default_folder() / "checkpoints" / name
+
+
+def _named_run(name: str) -> Path:
+    """
+    Raises:
+        WorkbenchError: it was not made on this machine.
+    """
+    folder = named_folder(name)
+    if not name or not is_run(folder):
+        there = sorted(path.name for path in folder.parent.glob("*") if is_run(path))
+        raise WorkbenchError(
+            f"{NAMED}{name}: this machine has no such checkpoint; it has {', '.join(there) or 'none'}. `python -m "
+            "pipelines.demo checkpoints` trains small ones to try, in about five minutes"
+        )
+    return folder
 
 
 def refuse_copy(path: Path) -> None:

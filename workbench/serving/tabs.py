@@ -20,14 +20,16 @@ from workbench.sequences.sequence import Sample
 from workbench.serving.tab import Served, Tab, bars, marked
 
 
-def injected(run: Served, sample: Sample, control: str | None) -> str:
-    """A text as HTML with what the run's transforms bring into it at each mention; "" for a run without any."""
+def injected(run: Served, sample: Sample, control: str | None, mask: str) -> str:
+    """A text as HTML with what the run's transforms bring into it at each mention; "" for a run without any. Another
+    word, as long, stands for each mask meanwhile."""
     tasks: list[Task] = [task for task in run.under(control).tasks.values() if task.transforms]
     if not run.reads_links or not tasks:
         return ""
+    hidden = str(sample["text"]).replace(mask, "x" * len(mask))
     found = [
         each
-        for sequence in tasks[0].evaluating().sequences([{"key": "1", "draw": (0, 0, 1), **sample}])
+        for sequence in tasks[0].evaluating().sequences([{"key": "1", "draw": (0, 0, 1), **sample, "text": hidden}])
         for step in tasks[0].transforms
         for each in step.injected(sequence)
     ]
@@ -66,8 +68,7 @@ class FillMask(Tab):
         task = next(name for name, each in run.model.tasks.items() if self._masks(each))
         (masks,) = run.under(control).fill_mask([sample], k=8, task=task)
         found = "".join(bars((guess.token, guess.probability) for guess in guesses) for guesses in masks)
-        shown = sample["text"].replace(str(own), "words")  # any word in place of the mask, of which no mention is part
-        return (injected(run, {**sample, "text": shown}, control) if len(shown) == len(sample["text"]) else "") + found
+        return injected(run, sample, control, str(own)) + found
 
 
 class Prediction(Tab):
