@@ -124,6 +124,7 @@ def test_what_has_changed_is_refused(file: Path) -> None:
     file.write_text(yaml.safe_dump(unsaid, sort_keys=False))
     with pytest.raises(WorkbenchError, match="the stage 'first' is measured, so it needs a place"):
         Chain(file)
+    file.write_text(yaml.safe_dump(spec, sort_keys=False))
     record.write_text("{")
     with pytest.raises(WorkbenchError, match="is no record of a chain; put it back, or remove it"):
         Chain(file)

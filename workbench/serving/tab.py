@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from workbench.components.build_context import components_within
-from workbench.components.controls import CONTROLS, supports_control
+from workbench.components.controls import CONTROLS
 from workbench.interop.run_or_checkpoint import load, name_at
 from workbench.model_api import Model
 from workbench.runs.names import is_run
@@ -27,7 +27,7 @@ class Served:
     Attributes:
         place: its folder, URL or package.
         trust: whether the code that it brings along may be run.
-        controls: those under which it can be opened.
+        controls: those that one of its components supports.
     """
 
     place: Path
@@ -39,7 +39,8 @@ class Served:
         model = self.under(None)
         parts = [part for task in model.tasks.values() for part in task.components]
         parts += components_within(model.torch)
-        self.controls = [name for name in CONTROLS if is_run(self.place) and supports_control(name, parts)]
+        stated = {name for part in parts for name in getattr(part, "controls", ())}
+        self.controls = [name for name in CONTROLS if name in stated and is_run(self.place)]
 
     @property
     def name(self) -> str:
