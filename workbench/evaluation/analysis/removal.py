@@ -53,7 +53,7 @@ from workbench.sequences.sequence import Sample
 KEPT_STATE = ("step", "seconds", "window", "versions", "arithmetic", "order", "draws")
 """What the state of the new run's checkpoint has of the old one."""
 MADE_BY = "pruned"
-"""The key of a run's data record that says what it was made of, and how."""
+"""The key of a run's data record that says from which run it was made, and how."""
 AT_ONCE = 8
 """Samples of a pass."""
 
