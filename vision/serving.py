@@ -14,13 +14,13 @@ from PIL import Image
 
 from workbench.core.errors import WorkbenchError
 from workbench.serving.tab import Served, Tab
-from workbench.serving.tabs import Prediction
+from workbench.serving.tabs import PredictionTab
 
 THUMBNAIL = 160
 """The longest side of an image on the page, in pixels."""
 
 
-class ImagePrediction(Prediction):
+class ImagePredictionTab(PredictionTab):
     """What a run answers to a question about an image, or writes of it."""
 
     images: ClassVar[bool] = True
@@ -31,7 +31,7 @@ class ImagePrediction(Prediction):
         return gradio.Image(type="pil", label="Image", height=280)
 
 
-class Search(Tab):
+class SearchTab(Tab):
     """Which of some images fits a text best, and which of some texts an image."""
 
     title = "Search"
@@ -85,4 +85,4 @@ def _thumbnail(place: Path) -> str:
     return f'<img alt="{html.escape(place.name)}" src="data:image/jpeg;base64,{data}">'
 
 
-TABS: list[type[Tab]] = [ImagePrediction, Search]
+TABS: list[type[Tab]] = [ImagePredictionTab, SearchTab]

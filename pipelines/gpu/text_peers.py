@@ -37,11 +37,11 @@ class Peer:
     def made(self, vocabulary: int) -> nn.Module:
         """The model, with fresh weights and the dropout of its configuration's defaults set to 0.1."""
         config = getattr(transformers, self.config)(vocab_size=vocabulary, **self.options)
-        model: nn.Module = (Electra if self.model == "Electra" else getattr(transformers, self.model))(config)
+        model: nn.Module = (ElectraPeer if self.model == "ElectraPeer" else getattr(transformers, self.model))(config)
         return model.train()
 
 
-class Electra(nn.Module):
+class ElectraPeer(nn.Module):
     """ELECTRA's two models: what the generator draws at masked positions, the discriminator finds."""
 
     def __init__(self, config: transformers.ElectraConfig) -> None:
@@ -78,7 +78,7 @@ def loss_of(model: nn.Module, inputs: dict[str, Any], head: str = "") -> Tensor:
         return loss
     labels = inputs["labels"]
     chosen = labels != IGNORED
-    given = inputs if isinstance(model, Electra) else {name: v for name, v in inputs.items() if name != "labels"}
+    given = inputs if isinstance(model, ElectraPeer) else {name: v for name, v in inputs.items() if name != "labels"}
     with model.get_submodule(head).register_forward_pre_hook(lambda _, states: (states[0][chosen], *states[1:])):
         found = model(**given)
     losses = [found.loss] if found.loss is not None else []
@@ -237,7 +237,7 @@ PEERS = {
     "bert-wwm": PAIRS,
     "ernie-baidu": WORDS,
     "electra": Peer(
-        "Electra", "ElectraConfig", {**BERT, "embedding_size": HIDDEN}, masked, "generator.generator_predictions"
+        "ElectraPeer", "ElectraConfig", {**BERT, "embedding_size": HIDDEN}, masked, "generator.generator_predictions"
     ),
     "glm": Peer("BertForMaskedLM", "BertConfig", BERT, with_ranks, "cls.predictions"),
     "gpt": Peer("OpenAIGPTLMHeadModel", "OpenAIGPTConfig", GPT, causal),

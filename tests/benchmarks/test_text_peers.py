@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from benchmarks import text_peers
-from pipelines.gpu.text_peers import IGNORED, PEERS, Electra, loss_of
+from pipelines.gpu import text_peers
+from pipelines.gpu.text_peers import IGNORED, PEERS, ElectraPeer, loss_of
 
 WITH_HEADS = sorted({peer.model: name for name, peer in PEERS.items() if peer.head}.values())
 
@@ -33,4 +33,4 @@ def test_labelled_positions_alone_have_the_same_loss(system: str) -> None:
         torch.manual_seed(0)
         losses.append(loss_of(model.eval(), inputs, head).detach())
     torch.testing.assert_close(*losses)
-    assert isinstance(model, Electra) == (system == "electra")
+    assert isinstance(model, ElectraPeer) == (system == "electra")

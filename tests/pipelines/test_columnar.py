@@ -117,7 +117,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.Monkey
             list(rows(tmp_path / name))
     (tmp_path / "a.parquet").write_bytes(whole)
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(WorkbenchError, match=r"a\.parquet: Parquet and Arrow need .*pip install .*\[web\]"):
+    with pytest.raises(WorkbenchError, match=r"a\.parquet: Parquet and Arrow need .*pip install .*\[text\]"):
         detect("text", [tmp_path / "a.parquet"])
 
 

@@ -359,7 +359,7 @@ def test_features_of_mmf_have_a_way_out(tmp_path, coco):
         with pytest.raises(WorkbenchError, match=r"as mmf writes them: NAME\.npy.*is a pickle.*an \.npz file for each"):
             imported(coco, "--from", place)
     page = (Path(__file__).resolve().parents[2] / "docs" / "vision-language" / "features.md").read_text("utf-8")
-    code = page.partition("```python title=mmf_to_npz.py\n")[2].partition("```")[0]
+    code = page.partition('```python title="mmf_to_npz.py"\n')[2].partition("```")[0]
     (tmp_path / "mmf_to_npz.py").write_text(code)
     subprocess.run([sys.executable, tmp_path / "mmf_to_npz.py", folder, tmp_path / "npz"], check=True)
     corpus = imported(coco, "--from", tmp_path / "npz", "--boxes", "pixels")

@@ -13,7 +13,7 @@ import pytest
 import workbench
 from pipelines.demo.small_files import write_small_files
 from workbench.core.errors import WorkbenchError
-from workbench.serving import page
+from workbench.serving import gradio_page as page
 from workbench.serving.tab import Served, Tab, bars, marked
 
 FEW = {"train.max_steps": 1, "train.num_workers": 0, "train.lr_schedule.warmup_steps": 0}

@@ -39,7 +39,7 @@ def serve(
         check_place(place)
     os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")
     library("gradio", "serve", "the page")
-    from workbench.serving.page import build_page, serve_page
+    from workbench.serving.gradio_page import build_page, serve_page
     from workbench.serving.tab import Served
 
     if len({str(place) for place in runs}) < len(runs):

@@ -37,7 +37,7 @@ def injected(run: Served, sample: Sample, control: str | None, mask: str) -> str
     return marked(str(sample["text"]), [(start, end, facts) for (start, end), facts in notes if start >= 0])
 
 
-class FillMask(Tab):
+class FillMaskTab(Tab):
     """The most probable tokens at each mask, under the text with the knowledge that was brought into it."""
 
     title = "Fill in words"
@@ -71,7 +71,7 @@ class FillMask(Tab):
         return injected(run, sample, control, str(own)) + found
 
 
-class Prediction(Tab):
+class PredictionTab(Tab):
     """What a fine-tuned head says of a text: a tab for each downstream task of the runs."""
 
     title: ClassVar[str] = "Predict"
@@ -163,7 +163,7 @@ class Prediction(Tab):
         return "".join(shown)
 
 
-class Continuation(Tab):
+class ContinuationTab(Tab):
     """The text that a run writes after a prompt, or of it."""
 
     title = "Write"
@@ -199,7 +199,7 @@ class Continuation(Tab):
         return run.under(control).generate(prompt, max_new_tokens=int(tokens), **drawn)[0]
 
 
-class Attention(Tab):
+class AttentionTab(Tab):
     """Which tokens of a text attend to which, in each head of a layer."""
 
     title = "Attention"
@@ -239,4 +239,4 @@ class Attention(Tab):
         return heads_figure(found)
 
 
-TABS: list[type[Tab]] = [FillMask, Prediction, Continuation, Attention]
+TABS: list[type[Tab]] = [FillMaskTab, PredictionTab, ContinuationTab, AttentionTab]
