@@ -35,7 +35,7 @@ from pipelines.gpu import recipes
 from pipelines.gpu.check import cuda
 from pipelines.gpu.corpora import prepare_random, prepare_small
 from pipelines.gpu.page import VERDICTS, facts, passed, write
-from pipelines.gpu.record import Part, Record, Setting, run_parts
+from pipelines.gpu.record import CheckPart, CheckRecord, Setting, run_parts
 from pipelines.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
 from workbench.core.errors import WorkbenchError, message
 from workbench.core.processes.distributed import World, distributed
@@ -95,34 +95,34 @@ def chosen_ranks(asked: list[int], cards: int) -> list[int]:
     return asked or [number for number in (2, 4, 8) if number <= most]
 
 
-def check(setting: Setting, ranks: list[int]) -> list[Record]:
+def check(setting: Setting, ranks: list[int]) -> list[CheckRecord]:
     """Run one rank, then several, and compare."""
     found: dict[int, Found] = {}
 
-    def corpora(setting: Setting, record: Record) -> None:
+    def corpora(setting: Setting, record: CheckRecord) -> None:
         prepare_small(setting.small)
         prepare_random(setting.random, setting.size)
         record.check("corpora", True, "made", "no error")
 
-    def alone(setting: Setting, record: Record) -> None:
+    def alone(setting: Setting, record: CheckRecord) -> None:
         found[1] = launched(setting, 1)
         for name in MEASURED:
             record.check(f"{name}, one rank", True, reported(found[1][name]), "no error", **found[1][name])
 
-    def several(setting: Setting, record: Record, number: int) -> None:
+    def several(setting: Setting, record: CheckRecord, number: int) -> None:
         found[number] = launched(setting, number)
         for name in MEASURED:
             compare(name, number, found[1][name], found[number][name], record)
         seconds = found[number]["gather_s"]
         record.note(f"gathering {WIDTH} numbers of each image and text of a clip step takes {1e3 * seconds:.2f} ms")
 
-    parts = [Part("corpora", "what the ranks read", corpora, 1), Part("1 rank", "for comparison", alone, 1)]
+    parts = [CheckPart("corpora", "what the ranks read", corpora, 1), CheckPart("1 rank", "for comparison", alone, 1)]
     for number in ranks:
-        parts.append(Part(f"{number} ranks", "equal to one rank; scaling", partial(several, number=number), 1))
+        parts.append(CheckPart(f"{number} ranks", "equal to one rank; scaling", partial(several, number=number), 1))
     return run_parts(parts, setting, PATIENCE * len(parts))
 
 
-def compare(name: str, number: int, one: Found, many: Found, record: Record) -> None:
+def compare(name: str, number: int, one: Found, many: Found, record: CheckRecord) -> None:
     """Losses and gradient norms against those of one rank, and the speed against so many times its own."""
     for way in ("losses", "sharded"):
         what = f"{name}, {way} and gradient norm" if way == "losses" else f"{name}, the same sharded"

@@ -17,21 +17,21 @@ import torch
 from pipelines.gpu import compiling, kernels, loader, recipes, resume, speed, waits
 from pipelines.gpu.corpora import prepare_random, prepare_small
 from pipelines.gpu.page import VERDICTS, facts, passed, write
-from pipelines.gpu.record import Part, Record, Setting, Size, chosen, run_parts
+from pipelines.gpu.record import CheckPart, CheckRecord, Setting, Size, chosen, run_parts
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.malloc import grow_segments
 
 SMALL, RANDOM = {"recipes", "resume"}, {"speed", "waits", "idle", "loader", "compile"}
 """The parts that read each of the two sets of corpora."""
 PARTS = (
-    Part("kernels", "attention kernels next to the dense one on the CPU", kernels.run, 190),
-    Part("recipes", "ten recipes, twenty steps on the card next to the CPU", recipes.run, 140),
-    Part("speed", "base-size throughput next to Hugging Face and open_clip", speed.run, 130),
-    Part("waits", "host waits of a base-size step", waits.run_waits, 20),
-    Part("idle", "idle share of the card in base-size steps", waits.run_idle, 20),
-    Part("loader", "the loader alone next to the card alone", loader.run, 40),
-    Part("resume", "verify-resume", resume.run, 35),
-    Part("compile", "time to the first step, graphs over fifty ragged batches", compiling.run, 65),
+    CheckPart("kernels", "attention kernels next to the dense one on the CPU", kernels.run, 190),
+    CheckPart("recipes", "ten recipes, twenty steps on the card next to the CPU", recipes.run, 140),
+    CheckPart("speed", "base-size throughput next to Hugging Face and open_clip", speed.run, 130),
+    CheckPart("waits", "host waits of a base-size step", waits.run_waits, 20),
+    CheckPart("idle", "idle share of the card in base-size steps", waits.run_idle, 20),
+    CheckPart("loader", "the loader alone next to the card alone", loader.run, 40),
+    CheckPart("resume", "verify-resume", resume.run, 35),
+    CheckPart("compile", "time to the first step, graphs over fifty ragged batches", compiling.run, 65),
 )
 
 
@@ -68,16 +68,16 @@ def cuda() -> torch.device:
     return device
 
 
-def check(parts: list[Part], setting: Setting, seconds: float) -> list[Record]:
+def check(parts: list[CheckPart], setting: Setting, seconds: float) -> list[CheckRecord]:
     """Make the corpora of the sections, before anything has touched the card, then run the sections."""
     names = {part.name for part in parts}
 
-    def corpora(setting: Setting, record: Record) -> None:
+    def corpora(setting: Setting, record: CheckRecord) -> None:
         if names & SMALL:
             prepare_small(setting.small)
         if names & RANDOM:
             prepare_random(setting.random, setting.size)
         record.check("corpora", True, "made", "no error")
 
-    first = Part("corpora", "the corpora of the sections, made by the script", corpora, 1)
+    first = CheckPart("corpora", "the corpora of the sections, made by the script", corpora, 1)
     return run_parts([first], setting, seconds) + run_parts(parts, setting, seconds)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 
-from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.record import CheckRecord, Setting
 from pipelines.gpu.steps import Stepper, emptied, first_step, recipe_of, rows_of
 from workbench.training.trainer import prepare_layers
 
@@ -15,7 +15,7 @@ MEASURED = ("bert", "modernbert", "gpt-2")
 FIRST, RAGGED = 3, 50
 
 
-def run(setting: Setting, record: Record) -> None:
+def run(setting: Setting, record: CheckRecord) -> None:
     """Each system without and with `train.compile`."""
     items = [f"{name}, {way}" for name in MEASURED for way in ("as it is", "train.compile")]
     for item in record.in_time(items):
@@ -25,7 +25,7 @@ def run(setting: Setting, record: Record) -> None:
         emptied()
 
 
-def _measure(item: str, name: str, compiled: bool, setting: Setting, record: Record) -> None:
+def _measure(item: str, name: str, compiled: bool, setting: Setting, record: CheckRecord) -> None:
     from torch._dynamo.utils import counters
 
     torch.compiler.reset()

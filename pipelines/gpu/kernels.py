@@ -18,7 +18,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from pipelines.gpu.record import Record, Setting, Size
+from pipelines.gpu.record import CheckRecord, Setting, Size
 from workbench.core.errors import WorkbenchError
 from workbench.models.attention.call import KERNELS, Request, attend, use_kernel
 from workbench.models.attention.score_bias import ScoreBias
@@ -118,7 +118,7 @@ CASES = (
 )
 
 
-def run(setting: Setting, record: Record) -> None:
+def run(setting: Setting, record: CheckRecord) -> None:
     """All cases and kernels, bfloat16 first, then dropout and large offsets, then float32."""
     by_name = {f"{case.name}, {_word(dtype)}": (case, dtype) for dtype in TOLERANCES for case in CASES}
     dropout = [f"dropout {name}" for name in KERNELS if name != "dense"]
@@ -148,7 +148,7 @@ def _word(dtype: torch.dtype) -> str:
 
 
 def _compare(
-    name: str, case: Case, dtype: torch.dtype, setting: Setting, record: Record, refused: dict[str, list[str]]
+    name: str, case: Case, dtype: torch.dtype, setting: Setting, record: CheckRecord, refused: dict[str, list[str]]
 ) -> None:
     """A case on every kernel of the card; `refused` takes the reasons of those that cannot do it."""
     lengths = LENGTHS[setting.size]
@@ -220,7 +220,7 @@ def _error(found: Tensor, expected: Tensor) -> float:
     return float(share.nan_to_num(nan=float("inf")))
 
 
-def _mean_under_dropout(kernel: str, setting: Setting, record: Record) -> None:
+def _mean_under_dropout(kernel: str, setting: Setting, record: CheckRecord) -> None:
     """Over many draws, the mean with dropout is the output without it, and two draws differ."""
     case, layout, (q, k, v) = _dropped(kernel, setting)
     window = case.window
@@ -250,7 +250,7 @@ def _dropped(kernel: str, setting: Setting) -> tuple[Case, Layout, list[Tensor]]
     return case, layout, [x.to(setting.device, torch.bfloat16) for x in _numbers(layout.rows, layout.rows)]
 
 
-def _mask_under_dropout(kernel: str, setting: Setting, record: Record) -> None:
+def _mask_under_dropout(kernel: str, setting: Setting, record: CheckRecord) -> None:
     """The backward pass drops what the forward pass dropped."""
     case, layout, inputs = _dropped(kernel, setting)
     q, k, v = (x.requires_grad_() for x in inputs)
@@ -262,7 +262,7 @@ def _mask_under_dropout(kernel: str, setting: Setting, record: Record) -> None:
     record.below(f"dropout {kernel} ({case.name}), one mask in both passes", share, MASK)
 
 
-def _far(setting: Setting, record: Record) -> None:
+def _far(setting: Setting, record: CheckRecord) -> None:
     """The last of many sequences has the output and gradients that it has alone; all others are zeros."""
     length, sequences, heads, width = FAR[setting.size]
     room = torch.cuda.get_device_properties(setting.device).total_memory if setting.device.type == "cuda" else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 
-from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.record import CheckRecord, Setting
 from pipelines.gpu.steps import SYSTEMS, Stepper, emptied, recipe_of, rows_of, samples_of, timed
 from workbench.core.processes.children import loaders
 from workbench.pretraining.assembly import tasks_of
@@ -25,7 +25,7 @@ FEWEST = 4
 """Micro-batches that are timed at least, next to those that the workers had made before."""
 
 
-def run(setting: Setting, record: Record) -> None:
+def run(setting: Setting, record: CheckRecord) -> None:
     """Texts and photographs."""
     for number, name in enumerate(record.in_time(MEASURED)):
         with record.guarded(name):

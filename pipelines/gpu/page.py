@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from pipelines.gpu.record import Record
+from pipelines.gpu.record import CheckRecord
 from workbench.core.files.drafts import write_text
 from workbench.runs.provenance import provenance
 
@@ -66,7 +66,7 @@ def driver() -> str:
 
 
 def write(
-    folder: Path, title: str, about: dict[str, Any], records: Sequence[Record], name: str = NAME, command: str = ""
+    folder: Path, title: str, about: dict[str, Any], records: Sequence[CheckRecord], name: str = NAME, command: str = ""
 ) -> Path:
     """Write the page and the JSON with the same numbers into a folder; returns the page's path.
 
@@ -81,7 +81,7 @@ def write(
     return page
 
 
-def passed(records: Sequence[Record]) -> bool | None:
+def passed(records: Sequence[CheckRecord]) -> bool | None:
     """Whether every section passed; None where none failed and one had too little time, or there is none."""
     found = {record.status for record in records}
     if "failed" in found:
@@ -89,7 +89,7 @@ def passed(records: Sequence[Record]) -> bool | None:
     return True if found == {"passed"} else None
 
 
-def verdict(records: Sequence[Record]) -> str:
+def verdict(records: Sequence[CheckRecord]) -> str:
     """The first sentence: is the card correct, fast and fed?"""
     by_name = {record.name: record for record in records}
     answers = []
@@ -104,7 +104,7 @@ def verdict(records: Sequence[Record]) -> str:
     return "; ".join(answers) + "."
 
 
-def markdown(title: str, about: dict[str, Any], records: Sequence[Record], command: str = "") -> str:
+def markdown(title: str, about: dict[str, Any], records: Sequence[CheckRecord], command: str = "") -> str:
     """The page: the verdict, the machine, a line for each section, the failed checks, then all checks."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     lines = [f"# {title}: {VERDICTS[passed(records)][0]}", ""]
@@ -129,7 +129,7 @@ def markdown(title: str, about: dict[str, Any], records: Sequence[Record], comma
     return "\n".join(lines) + "\n"
 
 
-def _section(record: Record) -> list[str]:
+def _section(record: CheckRecord) -> list[str]:
     lines = []
     if record.checks:
         lines += ["| check | | found | allowed |", "|---|---|---|---|"]

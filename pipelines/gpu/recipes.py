@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.record import CheckRecord, Setting
 from pipelines.gpu.steps import Stepper
 from workbench.core.processes.distributed import World
 from workbench.recipe.reading import load_recipe
@@ -31,14 +31,14 @@ UNSTEADY = {"clip": 0.15}
 Losses = list[dict[str, float]]
 
 
-def run(setting: Setting, record: Record) -> None:
+def run(setting: Setting, record: CheckRecord) -> None:
     """Each recipe on the CPU, then on the card in float32 and in the precision that it trains in."""
     for name in record.in_time(RECIPES):
         with record.guarded(name):
             _compare(name, setting, record)
 
 
-def _compare(name: str, setting: Setting, record: Record) -> None:
+def _compare(name: str, setting: Setting, record: CheckRecord) -> None:
     recipe = recipe_of(name, setting)
     expected = losses(recipe, torch.device("cpu"), "float32")
     exact = losses(recipe, setting.device, "float32")

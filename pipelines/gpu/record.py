@@ -59,7 +59,7 @@ class Check:
     numbers: dict[str, Any] = field(default_factory=dict)
 
 
-class Record:
+class CheckRecord:
     """The results of one section so far. They are kept where the section raises or its time is over.
 
     Args:
@@ -132,12 +132,12 @@ class Record:
 
 
 @dataclass(frozen=True)
-class Part:
+class CheckPart:
     """A part of the check: a function that fills a record, and its share of the time in seconds."""
 
     name: str
     title: str
-    run: Callable[[Setting, Record], None]
+    run: Callable[[Setting, CheckRecord], None]
     seconds: float
 
 
@@ -150,7 +150,7 @@ def reported(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(text.split())[:600]}{place}"
 
 
-def chosen(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
+def chosen(parts: Sequence[CheckPart], names: Sequence[str]) -> list[CheckPart]:
     """The parts of these names, in their own order; all of them for no names.
 
     Raises:
@@ -163,7 +163,7 @@ def chosen(parts: Sequence[Part], names: Sequence[str]) -> list[Part]:
     return [part for part in parts if not names or part.name in names]
 
 
-def run_parts(parts: Sequence[Part], setting: Setting, seconds: float) -> list[Record]:
+def run_parts(parts: Sequence[CheckPart], setting: Setting, seconds: float) -> list[CheckRecord]:
     """Run the sections one after the other. A section that raises is recorded as failed, and the others continue.
 
     Args:
@@ -173,7 +173,7 @@ def run_parts(parts: Sequence[Part], setting: Setting, seconds: float) -> list[R
     records = []
     for part in parts:
         logger.info("%s: %s", part.name, part.title)
-        record = Record(part.name, part.title, seconds * part.seconds / whole)
+        record = CheckRecord(part.name, part.title, seconds * part.seconds / whole)
         started = time.perf_counter()
         try:
             part.run(setting, record)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pipelines.gpu.recipes import recipe_of
-from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.record import CheckRecord, Setting
 from workbench.training.verify_resume import verify_resume
 
 MEASURED, STEPS, WORKERS = ("bert", "gpt"), 6, 2
 
 
-def run(setting: Setting, record: Record) -> None:
+def run(setting: Setting, record: CheckRecord) -> None:
     """A bidirectional and a causal recipe, with workers."""
     for name in record.in_time(MEASURED):
         with record.guarded(name):

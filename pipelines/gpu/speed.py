@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.record import CheckRecord, Setting
 from pipelines.gpu.stepping import stepping
 from pipelines.gpu.steps import (
     SYSTEMS,
@@ -39,7 +39,7 @@ SLOWER = 0.95
 Loss = Callable[[dict[str, Tensor]], Tensor]
 
 
-def run(setting: Setting, record: Record) -> None:
+def run(setting: Setting, record: CheckRecord) -> None:
     """Each system: ours, then its peer."""
     record.note("documents of random words, log-normal with median 90 and mean 160; random photographs; see corpora.py")
     peaks: dict[torch.dtype | None, float] = {}
@@ -51,7 +51,7 @@ def run(setting: Setting, record: Record) -> None:
 
 
 def _measure(
-    name: str, setting: Setting, record: Record, seconds: float, peaks: dict[torch.dtype | None, float]
+    name: str, setting: Setting, record: CheckRecord, seconds: float, peaks: dict[torch.dtype | None, float]
 ) -> None:
     emptied()
     step = Stepper(recipe_of(name, setting), setting.world)

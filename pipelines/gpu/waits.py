@@ -19,7 +19,7 @@ import torch
 from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
-from pipelines.gpu.record import Record, Setting
+from pipelines.gpu.record import CheckRecord, Setting
 from pipelines.gpu.steps import SYSTEMS, WARM_UP, Stepper, emptied, recipe_of
 
 ALLOWED = 1
@@ -31,7 +31,7 @@ HOUSE = Path(__file__).resolve().parents[2]
 Found = Counter[str]
 
 
-def run_waits(setting: Setting, record: Record) -> None:
+def run_waits(setting: Setting, record: CheckRecord) -> None:
     """The waits of a step of each system, by line, after one that must be seen."""
     with waits() as found:
         one_wait(setting.device)
@@ -48,7 +48,7 @@ def run_waits(setting: Setting, record: Record) -> None:
         emptied()
 
 
-def run_idle(setting: Setting, record: Record) -> None:
+def run_idle(setting: Setting, record: CheckRecord) -> None:
     """The idle share of a few steps of each system."""
     for name in record.in_time(list(SYSTEMS)):
         with record.guarded(name):

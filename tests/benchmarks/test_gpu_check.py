@@ -21,7 +21,7 @@ import torch
 from benchmarks import gpu_ranks
 from pipelines.gpu import check as gpu_check
 from pipelines.gpu import corpora, kernels, loader, page, recipes, resume, speed, waits
-from pipelines.gpu.record import Part, Record, Setting, chosen, run_parts
+from pipelines.gpu.record import CheckPart, CheckRecord, Setting, chosen, run_parts
 from vision.sequences.image_processors.patches import cut
 from workbench.cli.app import app
 from workbench.core.errors import WorkbenchError
@@ -40,8 +40,8 @@ def setting(tmp_path: Path) -> Setting:
 
 
 @pytest.fixture
-def record() -> Record:
-    return Record("part", "of a test", 1000.0)
+def record() -> CheckRecord:
+    return CheckRecord("part", "of a test", 1000.0)
 
 
 @pytest.fixture(autouse=True)
@@ -56,14 +56,14 @@ def one_thread() -> Iterator[None]:
 
 
 def test_a_part_that_raises_is_reported_and_the_others_continue(setting: Setting) -> None:
-    def raising(setting: Setting, record: Record) -> None:
+    def raising(setting: Setting, record: CheckRecord) -> None:
         record.below("before", 1.0, 2.0)
         raise ValueError("the card is on fire")
 
-    def fine(setting: Setting, record: Record) -> None:
+    def fine(setting: Setting, record: CheckRecord) -> None:
         record.below("after", 1.0, 2.0)
 
-    records = run_parts([Part("one", "raises", raising, 1), Part("two", "works", fine, 3)], setting, 100)
+    records = run_parts([CheckPart("one", "raises", raising, 1), CheckPart("two", "works", fine, 3)], setting, 100)
     assert [each.status for each in records] == ["failed", "passed"]
     assert "the card is on fire" in str(records[0].error)
     assert len(records[0].checks) == 1
@@ -71,7 +71,7 @@ def test_a_part_that_raises_is_reported_and_the_others_continue(setting: Setting
     assert not page.passed(records)
 
 
-def test_an_item_that_raises_fails_and_the_next_is_run(record: Record) -> None:
+def test_an_item_that_raises_fails_and_the_next_is_run(record: CheckRecord) -> None:
     for item in record.in_time(["a", "b"]):
         with record.guarded(item):
             if item == "a":
@@ -82,28 +82,28 @@ def test_an_item_that_raises_fails_and_the_next_is_run(record: Record) -> None:
 
 
 def test_what_had_no_time_is_listed_and_the_part_is_no_success() -> None:
-    record = Record("part", "slow", 0.05)
+    record = CheckRecord("part", "slow", 0.05)
     for item in record.in_time(["a", "b", "c"]):
         record.below(item, 0.0, 1.0)
         time.sleep(0.1)
     assert record.skipped == ["b", "c"]
     assert record.status == "incomplete"
-    assert Record("part", "empty", 1.0).status == "incomplete"
+    assert CheckRecord("part", "empty", 1.0).status == "incomplete"
 
 
 @pytest.mark.parametrize(("value", "passed"), [(0.5, True), (2.0, False), (float("nan"), False), (float("inf"), False)])
-def test_a_limit_is_passed_by_numbers_below_it_alone(record: Record, value: float, passed: bool) -> None:
+def test_a_limit_is_passed_by_numbers_below_it_alone(record: CheckRecord, value: float, passed: bool) -> None:
     record.below("error", value, 1.0)
     assert record.checks[0].passed is passed
 
 
 def test_page_and_json_have_the_same_numbers(setting: Setting) -> None:
-    def part(setting: Setting, record: Record) -> None:
+    def part(setting: Setting, record: CheckRecord) -> None:
         record.check("a|b", False, "0.25 of it", ">= 0.5", share=0.25)
         record.note("a remark")
         record.skipped.append("the rest")
 
-    records = run_parts([Part("speed", "how fast", part, 1)], setting, 10)
+    records = run_parts([CheckPart("speed", "how fast", part, 1)], setting, 10)
     written = page.write(setting.folder, "A check", ABOUT, records)
     text, numbers = written.read_text(), json.loads(written.with_suffix(".json").read_text())
     assert numbers["passed"] is False
@@ -157,7 +157,7 @@ def test_what_was_not_checked_has_not_passed(
 ) -> None:
     """The title, the JSON, the exit code, the first sentence, and the command that runs the rest."""
 
-    def part(setting: Setting, record: Record) -> None:
+    def part(setting: Setting, record: CheckRecord) -> None:
         for item in record.in_time([] if record.name in left_out else ["item"]):
             record.check(item, not (wrong and record.name == "kernels"), "found", "allowed", ratio=1.25)
 
@@ -198,12 +198,12 @@ def _kernel(monkeypatch: pytest.MonkeyPatch, run: Callable[[Request], Result]) -
     monkeypatch.setattr(kernels, "KERNELS", {"padded": wrong})
 
 
-def _failed(setting: Setting, record: Record) -> set[str]:
+def _failed(setting: Setting, record: CheckRecord) -> set[str]:
     kernels.run(setting, record)
     return {check.name for check in record.checks if not check.passed}
 
 
-def test_right_kernels_pass(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_right_kernels_pass(setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     _kernel(monkeypatch, padded)
     assert _failed(setting, record) == set()
     names = [check.name for check in record.checks]
@@ -235,7 +235,7 @@ def _no_gradient(request: Request) -> Result:
     [(_far, "window"), (_biased, "buckets"), (_biased, "alibi"), (_leaking, "packed"), (_no_gradient, "full, float32")],
 )
 def test_a_wrong_kernel_fails_where_it_is_wrong(
-    wrong: Any, cases: str, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    wrong: Any, cases: str, setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _kernel(monkeypatch, wrong)
     failed = _failed(setting, record)
@@ -247,7 +247,7 @@ def test_a_wrong_kernel_fails_where_it_is_wrong(
 
 
 def test_a_backward_that_draws_another_mask_than_its_forward_fails(
-    setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where each of the two draws has the right mean."""
 
@@ -263,7 +263,7 @@ def test_a_backward_that_draws_another_mask_than_its_forward_fails(
     assert [check.passed for check in record.checks] == [True, False, True]
 
 
-def test_offsets_that_wrap_fail(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_that_wrap_fail(setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last sequence reads the first one's rows."""
     attend = kernels.attend
 
@@ -280,7 +280,7 @@ def test_offsets_that_wrap_fail(setting: Setting, record: Record, monkeypatch: p
 
 @pytest.mark.parametrize("scale", [0.9, 1.0])
 def test_dropout_of_another_mean_or_of_none_fails(
-    scale: float, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    scale: float, setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def wrong(request: Request) -> Result:
         if request.dropout == 0.0:
@@ -293,7 +293,7 @@ def test_dropout_of_another_mean_or_of_none_fails(
 
 
 def test_a_kernel_that_refuses_everything_fails(
-    setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refusing(request: Request) -> Result:
         raise WorkbenchError("not this one")
@@ -318,7 +318,7 @@ def _losses(setting: Setting, monkeypatch: pytest.MonkeyPatch, device: float, fi
     made: list[str] = []
     monkeypatch.setattr(recipes, "losses", losses)
     monkeypatch.setattr(recipes, "recipe_of", lambda name, setting: None)
-    record = Record("recipes", "", 100.0)
+    record = CheckRecord("recipes", "", 100.0)
     recipes._compare("bert", setting, record)
     assert made[:2] == ["float32", "float32"]
     return [check.passed for check in record.checks]
@@ -354,7 +354,7 @@ def test_waits_are_counted_by_the_line_of_the_project(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(("count", "passed"), [(1, True), (2, False)])
 def test_a_step_with_more_waits_fails(
-    count: int, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    count: int, passed: bool, setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _waiting(monkeypatch, count, 1)
     waits.run_waits(setting, record)
@@ -377,7 +377,9 @@ def _waiting(monkeypatch: pytest.MonkeyPatch, step: int, on_purpose: int) -> Non
     monkeypatch.setattr(torch.cuda, "set_sync_debug_mode", lambda mode: None)
 
 
-def test_a_torch_that_reports_no_wait_fails(setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_reports_no_wait_fails(
+    setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _waiting(monkeypatch, 0, 0)
     waits.run_waits(setting, record)
     assert record.status == "failed"
@@ -389,7 +391,7 @@ def test_spans_that_overlap_cover_once() -> None:
 
 @pytest.mark.parametrize(("share", "passed"), [(0.1, True), (0.5, False)])
 def test_an_idle_card_fails(
-    share: float, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    share: float, passed: bool, setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(waits, "_warm", lambda name, setting: None)
     monkeypatch.setattr(waits, "emptied", lambda: None)
@@ -400,7 +402,7 @@ def test_an_idle_card_fails(
 
 @pytest.mark.parametrize(("made", "passed"), [(1e12, True), (1e-3, False)])
 def test_a_loader_slower_than_the_card_fails(
-    made: float, passed: bool, setting: Setting, record: Record, monkeypatch: pytest.MonkeyPatch
+    made: float, passed: bool, setting: Setting, record: CheckRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stepper = SimpleNamespace(micros=[None])
     monkeypatch.setattr(loader, "Stepper", lambda recipe, world: stepper)
@@ -423,7 +425,7 @@ def test_a_resumed_run_that_differs_in_a_bit_fails(
     compared: int,
     passed: bool,
     setting: Setting,
-    record: Record,
+    record: CheckRecord,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With `train.deterministic`, as on a CPU."""
@@ -441,7 +443,7 @@ def test_ranks_that_differ_or_do_not_scale_fail() -> None:
     one = {"losses": [{"mlm": 2.0, "grad_norm": 1.0}], "per_s": 100.0, "step_s": 0.1}
 
     def reported(loss: float, per_s: float, sharded: float = 2.0) -> list[bool]:
-        record = Record("ranks", "", 1.0)
+        record = CheckRecord("ranks", "", 1.0)
         many: dict[str, Any] = {"per_s": per_s, "step_s": 0.1}
         many |= {way: [{"mlm": value, "grad_norm": 1.0}] for way, value in (("losses", loss), ("sharded", sharded))}
         gpu_ranks.compare("bert", 2, one, many, record)
