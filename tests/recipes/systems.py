@@ -18,8 +18,8 @@ from workbench.training.pretrain import pretrain
 
 ONE = ("train.max_steps=1", "train.lr_schedule={lr_schedule: constant}")
 ONE_STEP = {"max_steps": 1, "lr_schedule": {"lr_schedule": "constant"}, "save_every": 0}
-ALL_ALIKE: dict[str, Any] = {"groups": [], "train_only": []}
-"""Groups of parameters are named by the numbers of layers, of which the small size has fewer."""
+ALL_ALIKE: dict[str, Any] = {"groups": [], "train_only": [], "freeze": []}
+"""Groups of parameters, and frozen ones, are named by the numbers of layers, of which the small size has fewer."""
 
 
 def one_step(name: str, world: Any, folder: Path, depth: int = 1) -> Path:

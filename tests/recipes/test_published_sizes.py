@@ -25,6 +25,7 @@ from workbench.models.network import Network
 from workbench.models.networks import build_networks
 from workbench.objectives._token_head import HeadOptions, TokenHead
 from workbench.objectives.mlm import MlmHead
+from workbench.optimization.groups import freeze
 from workbench.recipe.reading import load_recipe
 
 PUBLISHED = {  # size of the vocabulary, millions of parameters of the network without its heads
@@ -273,3 +274,29 @@ def test_parameters_round_to_the_figure_of_the_paper(name: str, source: str, tmp
     part, millions, rounding = FIGURES[name, source]
     network = network_of(name, VOCABULARIES.get(name, 30522), tmp_path)
     assert part(network) / 1e6 == pytest.approx(millions, abs=rounding)
+
+
+FROZEN = {  # of the first network: the streams whose embeddings are frozen, and the layers
+    "blip-2": (["image"], range(1, 40)),
+    "blip-2-decoder": (["image", "text"], [*range(1, 40), *range(54, 87)]),
+    "llava": (["image"], range(23)),
+    "llava-alignment": (["image", "text"], [*range(23), *range(24, 57)]),
+    "cbt": (["text"], range(12)),
+    "dual-encoder-pretrained": (["text"], range(6)),
+}
+
+
+@pytest.mark.parametrize("name", FROZEN)
+def test_encoders_and_decoders_of_others_are_frozen(name: str) -> None:
+    """Whole ones alone: those of weights that are loaded, in the full size."""
+    recipe, root = load_recipe(name), nn.Module()
+    with torch.device("meta"):
+        root.networks = nn.ModuleDict(build_networks(recipe, vocab_size=300))
+    freeze(root, recipe.train)
+    network = root.networks["main"]
+    assert isinstance(network, Network)
+    frozen = {path for path, parameter in network.named_parameters() if not parameter.requires_grad}
+    streams, layers = FROZEN[name]
+    parts = {f"embeddings.{stream}" for stream in streams} | {f"layers.{number}" for number in layers}
+    assert {".".join(path.split(".")[:2]) for path in frozen} == parts
+    assert {path for path, _ in network.named_parameters() if ".".join(path.split(".")[:2]) in parts} == frozen

@@ -54,6 +54,8 @@ REFUSED = {
     ("facts", "infoword"): "gave 0 slots",  # a text is read twice
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
     ("perplexity", "llama-chat"): "has no 'turns'",
+    ("perplexity", "comet"): "has no unit 'triples'",
+    ("continue", "comet"): "has no 'triples'",
     ("encode", "unicoder"): "has no language",
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",

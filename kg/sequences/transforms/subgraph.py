@@ -26,9 +26,9 @@ Edge = tuple[int, int, int]
 
 class SubgraphTransform(TableTransform):
     """Subgraph of GreaseLM (Zhang et al., arXiv:2201.08860): a stream of nodes with `entity_ids` and `kind` (0 the
-    interaction node, 1 a linked entity, 2 a neighbour), and a stream of edges. An edge has the nodes that it leaves
-    (`token`) and enters (`last`), and its `relation`: 0 of the interaction node, 1 + r of a triple, 1 + `relations` + r
-    of a triple backwards.
+    interaction node, 1 a linked entity, 2 a neighbour), bound to the first token, and a stream of edges. An edge has
+    the nodes that it leaves (`token`) and enters (`last`), and its `relation`: 0 of the interaction node, 1 + r of a
+    triple, 1 + `relations` + r of a triple backwards.
 
     Mentions are left out as by `kg.entity_stream`, and so are neighbours without a vector.
 
@@ -93,7 +93,12 @@ class SubgraphTransform(TableTransform):
                 self._expand(entity, rows, kinds, edges)
         self.used["edges"] += len(edges)
         ids = np.array([0, *(row + 1 for row in rows.values())], np.int64)
-        sequence.streams[self.stream] = {"entity_ids": ids, "kind": np.array(kinds, np.int64)}
+        first = np.full(len(ids), 0 if sequence.length(self.tokens) else -1)  # the row that the layer exchanges
+        sequence.streams[self.stream] = {
+            "entity_ids": ids,
+            "kind": np.array(kinds, np.int64),
+            "of": Rows(self.tokens, first, bound=True),
+        }
         source, target, relation = np.array(list(dict.fromkeys(edges)), np.int64).reshape(-1, 3).T
         ends = {"token": Rows(self.stream, source, bound=True), "last": Rows(self.stream, target, bound=True)}
         sequence.streams[self.edges] = {**ends, "relation": relation.copy()}

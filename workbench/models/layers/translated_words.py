@@ -45,8 +45,11 @@ class TranslatedWordsLayer(nn.Module):
     def forward(self, hidden: dict[str, Tensor], context: Context) -> dict[str, Tensor]:
         if self.stream not in hidden or self.source not in hidden:
             return hidden
-        query, key = hidden[self.stream] * self.weight + self.bias, hidden[self.source][:, None]
-        layouts = context.layout(self.stream), context.layout(self.source)
-        found, _ = attend(query[:, None], key, key, *layouts, label=f"{context.kind}({self.stream} to {self.source})")
-        rows = found[:, 0] + self.position(context.layout(self.stream).positions)
+        query, words = hidden[self.stream] * self.weight + self.bias, hidden[self.source]
+        queries, keys = context.layout(self.stream), context.layout(self.source)
+        if context.keeps("keys") or context.keeps("rows"):  # the words are their own keys and values
+            words, keys = context.recall((self.source,), words)
+        key, label = words[:, None], f"{context.kind}({self.stream} to {self.source})"
+        found, _ = attend(query[:, None], key, key, queries, keys, label=label)
+        rows = found[:, 0] + self.position(queries.positions)
         return {**hidden, self.stream: self.norm(rows)}

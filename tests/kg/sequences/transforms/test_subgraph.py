@@ -60,6 +60,13 @@ def test_controls_ablate_the_graph(graph: GraphStore) -> None:
     assert shuffled[0][-1] in (2, 4), "the tail of another triple of its relation"
 
 
+def test_a_text_by_itself_keeps_its_subgraph(graph: GraphStore) -> None:
+    given = Sequence({"text": text_fields(np.arange(9)), "image": {"features": np.zeros((2, 3))}}, (0,), spans=BOTH)
+    (found,) = SubgraphTransform(graph, TABLE, relations=2)([given], draws())
+    assert {*found.alone("text").streams} == {"text", "node", "edge"}
+    assert {*found.alone("image").streams} == {"image"}
+
+
 def test_more_relations_than_the_layer_has_are_refused(graph: GraphStore) -> None:
     with pytest.raises(WorkbenchError, match="has 2 relations and relations = 1"):
         made(graph, BOTH, relations=1)
