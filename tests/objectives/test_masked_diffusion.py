@@ -19,7 +19,7 @@ from workbench.text.tokenizer import Tokenizer
 
 CASE = ObjectiveCase(
     {"least": 0.5},
-    {"accuracy": "losses are weighted"},
+    dict.fromkeys(("accuracy", "rows"), "tokens that were not masked are counted too, and have no loss"),
     sequence={"builder": "document"},
     small=1,
     recover=token_originals,

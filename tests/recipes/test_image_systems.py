@@ -44,6 +44,9 @@ OWN = {"retrieval": {"objective": "itm"}, "vqa": {"min_count": 1}, "classify": {
 TOWERS = ("clip", "dual-encoder-pretrained", "siglip")
 """Text and image meet in the loss alone."""
 
+TASK = {"lxmert": "pairs", "unified-vlp": "reading"}
+"""The task that is drawn, where tasks read texts in several ways: questions or captions, in two directions or one."""
+
 
 @pytest.fixture(scope="module", params=marked(NAMES, of_each_part(NAMES)))
 def run(request: Any, world: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -88,7 +91,7 @@ def test_a_text_is_drawn_with_what_it_attends_to(run: Path, world: Any, tmp_path
     """Captions with links too, and texts of one's own."""
     for number, own in enumerate(([], ["--text", "a bridge"])):
         drawn = tmp_path / f"{number}.png"
-        which = ["--task", "pairs"] if run.name == "lxmert" else []  # it reads questions otherwise than captions
+        which = ["--task", TASK[run.name]] if run.name in TASK else []
         refused = refusal("show", "attention", run, world.images, *own, *which, "--output", drawn) is not None
         assert refused == (not drawn.exists()) == (run.name in (*TOWERS, "b2t2"))
 

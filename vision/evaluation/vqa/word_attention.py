@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from vision.images.decoding import sample_image
+from vision.models.layers.projector import ProjectorLayer
 from vision.sequences.image_processors.patches import PatchesProcessor
 from vision.sequences.image_processors.pixels import PixelsProcessor
 from workbench.core.errors import WorkbenchError
@@ -33,7 +34,8 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
 
     The mean over heads and over the last `layers` layers (default: all) in which text reads the image. If text reads
     only rows that have read the image (the queries of CoCa's pooler), it is the product of both (attention rollout,
-    Abnar and Zuidema, arXiv:2005.00928, section 3, for layers without a residual).
+    Abnar and Zuidema, arXiv:2005.00928, section 3, for layers without a residual). A projected row stands for the row
+    that it is of.
 
     Raises:
         WorkbenchError: no layer lets the text attend to the image, or to rows that have read it.
@@ -45,7 +47,8 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
     with torch.no_grad():
         network(batch, context)
     network.train(training)
-    found = _Looks(context.attention, batch).to_image("text", len(context.attention))
+    projected = {layer.stream: layer.source for layer in network.layers if isinstance(layer, ProjectorLayer)}
+    found = _Looks(context.attention, batch, projected).to_image("text", len(context.attention))
     if not found:
         raise _none(context)
     chosen = torch.stack(found[-layers:] if layers else found).float().mean(0)
@@ -53,16 +56,22 @@ def attention_to_regions(network: Network, batch: Batch, sequence: int, layers: 
 
 
 class _Looks:
-    """The attention calls on a batch of one sequence, in their order."""
+    """The attention calls on a batch of one sequence, in their order; `projected` names the streams whose rows are
+    those of others, with these."""
 
-    def __init__(self, calls: Sequence[AttentionRecord], batch: Batch) -> None:
-        self.calls, self.batch = calls, batch
+    def __init__(self, calls: Sequence[AttentionRecord], batch: Batch, projected: dict[str, str]) -> None:
+        self.calls, self.batch, self.projected = calls, batch, projected
         self._known: dict[tuple[str, int], list[torch.Tensor]] = {}
 
     def to_image(self, stream: str, before: int) -> list[torch.Tensor]:
         """The weights [stream rows, image rows] of every one of the first `before` calls in which a stream reads the
         image. If there is none: those of every call in which it reads streams that have read the image, times the
         average weights of these."""
+        if stream in self.projected and stream in self.batch.streams:
+            of, source = self.batch.streams[stream].fields["of"], self.projected[stream]
+            if source == "image":
+                return [torch.eye(self.batch.streams["image"].rows, device=of.device)[of]]
+            return [part[of] for part in self.to_image(source, before)]
         if (stream, before) not in self._known:
             places = [place for place, call in enumerate(self.calls[:before]) if stream in call.queries]
             direct = [self._block(place, stream, "image") for place in places if "image" in self.calls[place].keys]

@@ -16,7 +16,7 @@ from workbench.models.context import Context
 from workbench.models.network import Network
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
-from workbench.sequences.sequence import Sequence, text_fields
+from workbench.sequences.sequence import Rows, Sequence, text_fields
 
 SIZE = 8
 
@@ -108,6 +108,26 @@ def test_attention_goes_through_what_was_pooled_of_the_image() -> None:
     np.testing.assert_allclose(found, (wanted[0] + wanted[1]) / 2, atol=1e-6)
     np.testing.assert_allclose(last, wanted[1], atol=1e-6)
     np.testing.assert_allclose(found.sum(1), 1, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3], [3, 0]])
+@torch.no_grad()
+def test_a_projected_row_stands_for_its_own(rows: list[int]) -> None:
+    """BLIP-2: queries that have read the image are projected. LLaVA: rows of the image are."""
+    streams = {**spec().streams, **QUERIES, "projected": {"embedding": "vision.projected", "hidden_size": SIZE}}
+    cross = {**CROSS, "to": "projected"}
+    for of, reads in (("captioning", [POOL]), ("image", [])):
+        project = {"layer": "vision.projector", "stream": "projected", "to": of}
+        model = Network(NetworkSpec(streams, [*reads, project, cross])).eval()
+        sequences = pooled((3, 5), (2, 4))
+        for one in sequences:
+            one.streams["projected"] = {"input_ids": np.arange(len(rows)), "of": Rows(of, np.array(rows), bound=True)}
+        batch = collate(sequences)
+        context = Context(batch, keep_attention=True)
+        model(batch, context)
+        *pools, _, words = (call.weights[1].mean(0).numpy() for call in context.attention)
+        read = pools[0] if reads else np.eye(4)
+        np.testing.assert_allclose(attention_to_regions(model, batch, 1), words @ read[rows], atol=1e-6)
 
 
 def test_the_image_shows_the_image_under_every_word(tmp_path: Path) -> None:
