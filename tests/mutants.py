@@ -59,7 +59,7 @@ MUTANTS = [
     Mutant(TRAINER, "set_learning_rate(self.optimizer, lr)", "set_learning_rate(self.optimizer, self.spec.lr)"),
     Mutant(TRAINER, "self.root.progress = self.step / self.spec.max_steps", "self.root.progress = 0.0"),
     Mutant(TRAINER, "self.step % every == 0 or self.step == last", "self.step % every == 0"),
-    Mutant(TRAINER, "if improves(name, values[name], self._best_of(name)):", "if True:"),
+    Mutant(TRAINER, "if improves(name, value, self._best_of(name)):", "if True:"),
     Mutant(TRAINER, 'self.window = Window.from_state(state["window"])', "self.window = Window()"),
     Mutant(LOSSES, 'digest(self.seed, "device", step, task, lane)', 'digest(self.seed, "device", task, lane)'),
     Mutant(

@@ -39,7 +39,7 @@ def test_the_nearest_of_many_come_first() -> None:
 def test_keys_of_other_libraries_say_what_they_are_here(key: str) -> None:
     """At the top, and in `train` where that has no such key; what is advised is a key that there is."""
     assert refused("tiny-text", f"{key}=1").endswith(f"unknown key {key!r}. The corresponding setting is {KEYS[key]}.")
-    advised = re.findall(r"train\.[a-z_.]+=\S*[^\s,.)]", KEYS[key])
+    advised = re.findall(r"(?<=')train\.[^']+|train\.[a-z_.]+=\S*[^\s,.)]", KEYS[key])
     for override in advised:
         load_recipe("tiny-text", [override])
 
@@ -92,12 +92,12 @@ def test_recipes_in_detail_and_by_words(capsys: pytest.CaptureFixture[str]) -> N
     assert "vars.data=corpora" in reported
     assert "tasks.wiki.corpora=[...]" in reported
     assert "workbench pretrain k-bert-tiny" in reported
-    list_recipes(kind="knowledge", with_word="tree")
+    list_recipes(kind="knowledge", with_words=["tree"])
     reported = capsys.readouterr().out
     assert "k-bert" in reported
     assert "lxmert" not in reported
     with pytest.raises(WorkbenchError, match="no recipe matches"):
-        list_recipes(with_word="zebra")
+        list_recipes(with_words=["zebra"])
 
 
 def test_missing_corpora_name_the_overrides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

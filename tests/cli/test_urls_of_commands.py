@@ -31,7 +31,7 @@ URL, SHORTENED = "memory://nothing-there/x", "memory:/"
 OTHER = "https://example.org/x"
 """Of a protocol by which nothing is written."""
 PLACES = {"a path or URL", WRITTEN, LOCAL_ONLY}
-REQUIRED = {"family": "bert", "vectors": "fasttext"}
+REQUIRED = {"family": "bert", "vectors": "fasttext", "over": "train.lr=1e-4..1e-2"}
 
 
 def functions(commands: Commands, called: str) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -125,6 +125,8 @@ def test_what_commands_read_may_be_at_a_url() -> None:
         ("workbench pretrain", "RECIPE"),
         ("workbench recipes", "--from"),
         ("workbench recipes", "[RECIPE]"),
+        ("workbench sweep", "--output"),
+        ("workbench sweep", "RECIPE"),
         ("workbench verify-resume", "--output"),
         ("workbench verify-resume", "RECIPE"),
     }
@@ -149,6 +151,8 @@ API = {
     "finetune": {"run": URL, "task": "classify", "corpus": "x"},
     "evaluate": {"run": URL, "task": "classify", "corpus": "x"},
     "write_report": {"runs": URL},
+    "compare": {"sides": URL},
+    "verify_resume": {"recipe": "tiny-text", "output": OTHER},
 }
 FURTHER = [
     ("create_model", {"recipe": URL}),
@@ -177,8 +181,9 @@ def test_url_in_python_is_honoured_or_refused(
     """Also as a path object, which has lost a slash."""
     monkeypatch.chdir(tmp_path)
     given = {key: kind(value) if value in (URL, OTHER) else value for key, value in values.items()}
+    sides = [given.pop("sides"), "x"] if "sides" in given else []
     with pytest.raises(WorkbenchError) as refused:
-        getattr(workbench, name)(**given)
+        getattr(workbench, name)(*sides, **given)
     message = str(refused.value)
     assert URL in message or OTHER in message
     assert SHORTENED not in message.replace(URL, "")

@@ -31,6 +31,8 @@ from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
 from workbench.sequences.builders.document import DocumentBuilder
 from workbench.sequences.replacement import ReplacementOptions
 
+NEEDED = {"over": "train.lr=1e-4..1e-2"}
+"""Required options that `x` does not satisfy."""
 NOT_A_NUMBER: tuple[Any, ...] = ("abc", True, float("nan"), float("inf"), -float("inf"))
 WHERE: dict[str, dict[str, Any]] = {
     "": typing.get_type_hints(Recipe, include_extras=True),
@@ -177,7 +179,7 @@ def _info(option: Parameter) -> ParameterInfo | None:
 def _needed(option: Parameter) -> str:
     if option.default is not Parameter.empty:
         return ""
-    return "x" if isinstance(_info(option), ArgumentInfo) else f"{_flag(option)} x"
+    return "x" if isinstance(_info(option), ArgumentInfo) else f"{_flag(option)} {NEEDED.get(option.name, 'x')}"
 
 
 def _flag(option: Parameter) -> str:

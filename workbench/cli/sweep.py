@@ -34,7 +34,6 @@ SHOWN = 8
 
 def sweep(
     recipe: RecipeName,
-    overrides: Overrides = None,
     over: Annotated[
         list[Assignment],
         MinLen(1),
@@ -43,7 +42,8 @@ def sweep(
             metavar="KEY=VALUES",
             help="A key and what is tried: LOW..HIGH (from a factor of 10 on a log scale), or [A, B]. Repeatable.",
         ),
-    ] = [],  # noqa: B006
+    ],
+    overrides: Overrides = None,
     trials: Annotated[
         int, Ge(1), Le(10_000), typer.Option(help="Number of trials, those of earlier calls included.")
     ] = 20,

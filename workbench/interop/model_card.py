@@ -61,7 +61,7 @@ def card(
         forms: further forms that it holds, for people.
     """
     results = [each for each in read_results(place) if each["numbers"]] if is_run(place) else []
-    alone = replace(recipe, model={network: recipe.networks[network]})
+    alone = replace(recipe, model={network: recipe.all_networks[network]})
     architecture = str(next(iter(config.get("architectures") or [family])))
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["pretraining-workbench", family]}
     use = next((use for end, use in USES.items() if architecture.endswith(end)), None)
@@ -91,7 +91,7 @@ def card(
 
 def _origins(recipe: Recipe, network: str) -> Iterator[str]:
     """What the network started from, and which runs taught it."""
-    started = [PLACE.sub(NAMED, each.weights) for each in recipe.networks[network].init_from]
+    started = [PLACE.sub(NAMED, each.weights) for each in recipe.all_networks[network].init_from]
     models = recipe.model if isinstance(recipe.model, dict) else {}
     taught = [PLACE.sub(NAMED, each.run) for each in models.values() if isinstance(each, StoredNetwork)]
     if started:
