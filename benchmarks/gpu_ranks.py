@@ -39,7 +39,7 @@ from pipelines.gpu.record import Part, Record, Setting, run_parts
 from pipelines.gpu.steps import Stepper, emptied, micro_batch_size, recipe_of, timed
 from workbench.core.errors import WorkbenchError, message
 from workbench.core.processes.distributed import World, distributed
-from workbench.recipe.spec import ParallelSpec
+from workbench.recipe.train_spec import ParallelSpec
 from workbench.training.embedding_gather import EmbeddingGather
 
 NAME = "gpu-ranks"

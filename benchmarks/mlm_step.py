@@ -31,7 +31,8 @@ from workbench.models.network import Network
 from workbench.objectives.mlm import Mlm
 from workbench.optimization.factory import make_optimizer
 from workbench.pretraining.forward import HeadInputs
-from workbench.recipe.spec import NetworkSpec, TrainSpec
+from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.batch import collate
 from workbench.sequences.sequence import Sequence, text_fields
 

@@ -9,7 +9,7 @@ import pytest
 from tests.contracts.case_finder import case_of, cases_of, over
 from workbench.optimization.factory import learning_rate
 from workbench.optimization.lr_schedules import make_lr_schedule
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 
 
 def rates(name: str, steps: int = 12, **options: Any) -> list[float]:

@@ -14,7 +14,7 @@ from tests.contracts.gradient_descent import Model, train
 from tests.optimization.sharded_ranks import differences, on_ranks, spec_of
 from tests.saved_checkpoints import saved
 from workbench.optimization.factory import make_optimizer
-from workbench.recipe.spec import GroupSpec, TrainSpec
+from workbench.recipe.train_spec import GroupSpec, TrainSpec
 from workbench.runs.checkpoint import restore
 from workbench.runs.checkpoints import Checkpoints
 

@@ -17,6 +17,7 @@ from workbench.recipe import spec as config
 from workbench.recipe.reading import shipped
 from workbench.recipe.recipe_listing import LAST, families, stack
 from workbench.recipe.sizes import sizes_of
+from workbench.recipe.train_spec import TrainSpec
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
@@ -51,7 +52,7 @@ def test_every_command_is_shown(name: str) -> None:
     assert f"workbench {name}" in ALL
 
 
-@pytest.mark.parametrize("kind", [config.Recipe, config.NetworkSpec, config.TaskSpec, config.TrainSpec, config.Paper])
+@pytest.mark.parametrize("kind", [config.Recipe, config.NetworkSpec, config.TaskSpec, TrainSpec, config.Paper])
 def test_every_key_of_a_recipe_is_explained(kind: type) -> None:
     missing = [f.name for f in dataclasses.fields(kind) if f"`{f.name}`" not in RECIPES]
     assert not missing

@@ -25,7 +25,7 @@ from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze, hold_back
 from workbench.optimization.optimizer_state import load_optimizer_state, optimizer_state
-from workbench.recipe.spec import GroupSpec, TrainSpec
+from workbench.recipe.train_spec import GroupSpec, TrainSpec
 
 
 class Uneven(nn.Module):

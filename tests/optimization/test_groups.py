@@ -13,7 +13,8 @@ from workbench.core.errors import WorkbenchError
 from workbench.models.network import Network
 from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze, hold_back, set_learning_rate
-from workbench.recipe.spec import GroupSpec, NetworkSpec, TrainSpec
+from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.train_spec import GroupSpec, TrainSpec
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
 

@@ -9,7 +9,7 @@ import pytest
 from workbench.core.errors import WorkbenchError
 from workbench.optimization.factory import learning_rate
 from workbench.optimization.lr_schedules import make_lr_schedule
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 
 STEPS = 12
 

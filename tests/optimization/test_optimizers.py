@@ -12,7 +12,7 @@ from torch import nn
 from tests.contracts.gradient_descent import Model, train
 from workbench.core.errors import WorkbenchError
 from workbench.optimization.factory import make_optimizer
-from workbench.recipe.spec import GroupSpec, TrainSpec
+from workbench.recipe.train_spec import GroupSpec, TrainSpec
 
 SPEC = TrainSpec(max_steps=9, global_batch_size=1, micro_batch_size=1, lr=0.1)
 

@@ -25,7 +25,8 @@ from workbench.optimization.factory import make_optimizer
 from workbench.optimization.groups import freeze
 from workbench.optimization.optimizers import Lamb
 from workbench.parallel.parameter_shards import ELEMENTWISE, check_works_on_shards, make_step_local
-from workbench.recipe.spec import GroupSpec, NetworkSpec, ParallelSpec
+from workbench.recipe.spec import NetworkSpec
+from workbench.recipe.train_spec import GroupSpec, ParallelSpec
 from workbench.training.plan import _check_optimizer
 
 OF_TORCH = sorted(kind.__name__ for kind in ELEMENTWISE)

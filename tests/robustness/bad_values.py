@@ -27,7 +27,8 @@ from workbench.objectives._token_head import BertHeadOptions, HeadTransform
 from workbench.objectives.mlm import Mlm
 from workbench.optimization.lr_schedules import LinearSchedule
 from workbench.optimization.optimizers import Adamw
-from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec, TrainSpec
+from workbench.recipe.spec import NetworkSpec, Recipe, TaskSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.builders.document import DocumentBuilder
 from workbench.sequences.replacement import ReplacementOptions
 

@@ -19,7 +19,8 @@ from workbench.components.build_context import mark
 from workbench.core.errors import RAISED_IN, WorkbenchError
 from workbench.models.attention.flex import flex_lacks
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import Recipe, TrainSpec
+from workbench.recipe.spec import Recipe
+from workbench.recipe.train_spec import TrainSpec
 from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.names import METRICS, RECIPE

@@ -10,7 +10,7 @@ from torch import nn
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.training import capacity
 from workbench.training.capacity import check_memory, free_memory, step_peak
 

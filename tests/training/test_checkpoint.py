@@ -16,7 +16,7 @@ from tests.saved_checkpoints import saved
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
 from workbench.optimization.factory import make_optimizer
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.runs import checkpoint
 from workbench.runs.checkpoint import Content, restore
 from workbench.runs.checkpoints import Checkpoints

@@ -13,7 +13,8 @@ import pytest
 from tests.training.short_runs import shorter
 from tests.training.test_ranks import free_port
 from workbench.core.errors import WorkbenchError
-from workbench.recipe.spec import Recipe, StopSpec
+from workbench.recipe.spec import Recipe
+from workbench.recipe.train_spec import StopSpec
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
 from workbench.training.early_stopping import EarlyStopping

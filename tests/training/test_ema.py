@@ -16,7 +16,8 @@ from tests.training.conftest import tree
 from tests.training.short_runs import losses, shorter
 from workbench.core.errors import WorkbenchError
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import EmaSpec, Recipe
+from workbench.recipe.spec import Recipe
+from workbench.recipe.train_spec import EmaSpec
 from workbench.runs.checkpoint import read_checkpoint
 from workbench.runs.loaded_run import load
 from workbench.training.plan import check

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World, data_parallel
 from workbench.parallel.mesh import mesh_of
-from workbench.recipe.spec import ParallelSpec
+from workbench.recipe.train_spec import ParallelSpec
 from workbench.sequences.batch import Batch, MicroBatch, Stream
 from workbench.training.parallel import ShardedModel, Work
 

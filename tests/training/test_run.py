@@ -15,7 +15,8 @@ from tests.training.short_runs import losses, shorter
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.lock import locked
 from workbench.recipe.reading import load_recipe
-from workbench.recipe.spec import GroupSpec, Recipe
+from workbench.recipe.spec import Recipe
+from workbench.recipe.train_spec import GroupSpec
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.metrics_file import read_metrics
 from workbench.runs.names import MODEL

@@ -19,7 +19,7 @@ from workbench.optimization.factory import make_optimizer
 from workbench.optimization.optimizers import Adamw
 from workbench.parallel.sharded_table import ShardedTable, table_part, trial_rows
 from workbench.parallel.table_rows import TableSteps
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.fetched_rows import FetchedRows
 from workbench.training import capacity
 

@@ -16,7 +16,7 @@ from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.interop.checkpoint_files import check_place
-from workbench.recipe.spec import Precision
+from workbench.recipe.train_spec import Precision
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import fetched_run
 

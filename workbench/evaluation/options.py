@@ -18,7 +18,7 @@ from workbench.core.options.command import Trust, WhichNetwork
 from workbench.core.options.outputs import written
 from workbench.core.options.values import check, is_text
 from workbench.generation.decoding import Beams, Decoding, EarlyStopping, Penalty
-from workbench.recipe.spec import Precision
+from workbench.recipe.train_spec import Precision
 from workbench.runs.output_places import OutputFile
 from workbench.runs.stored_run import StoredFolder
 

@@ -37,7 +37,8 @@ from workbench.interop.task_heads import HEADS
 from workbench.interop.weight_sources import family_files, note_weight_source, note_weight_sources
 from workbench.pretraining.task import DEFAULT_NETWORK
 from workbench.pretraining.task_corpora import learning_signals
-from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec, TrainSpec
+from workbench.recipe.spec import InitFrom, Recipe, SequenceSpec, Spec, TaskSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.data_record import MADE_FOR, START
 from workbench.runs.folder import check_overrides, read_recipe

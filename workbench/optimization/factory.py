@@ -16,7 +16,7 @@ from workbench.core.errors import WorkbenchError
 from workbench.optimization.groups import check_groups, parameter_groups
 from workbench.optimization.lr_schedules import LearningRateSchedule, refuse_given
 from workbench.parallel.parameter_shards import make_step_local
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 
 MOMENTS = 2.0
 

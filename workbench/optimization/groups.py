@@ -28,7 +28,7 @@ from torch.nn.modules.batchnorm import _NormBase
 from workbench.core.errors import WorkbenchError, nearest
 from workbench.models.network import Network
 from workbench.models.sharing import streams_of
-from workbench.recipe.spec import GroupSpec, TrainSpec
+from workbench.recipe.train_spec import GroupSpec, TrainSpec
 
 
 class GroupOptions(NamedTuple):

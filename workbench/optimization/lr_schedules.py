@@ -18,7 +18,7 @@ from workbench.components.building import build, checked, named_by
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, CountOrZero, Number, PartShare, Positive, SomeShare, Warmup
 from workbench.core.options.values import check
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 
 
 class LearningRateSchedule(ABC):

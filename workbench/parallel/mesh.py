@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from workbench.core.errors import WorkbenchError
 from workbench.core.processes.distributed import World
-from workbench.recipe.spec import ParallelSpec
+from workbench.recipe.train_spec import ParallelSpec
 
 
 def parts_of(spec: ParallelSpec, world: World) -> int:

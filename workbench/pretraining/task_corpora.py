@@ -23,7 +23,8 @@ from workbench.core.files.urls import is_url
 from workbench.corpora.corpus import Corpus
 from workbench.pretraining.segmentation import with_segmenter
 from workbench.recipe.recipe_listing import PREPARED
-from workbench.recipe.spec import Recipe, Spec, TaskSpec, TrainSpec
+from workbench.recipe.spec import Recipe, Spec, TaskSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.recipe.trees import as_tree
 from workbench.sequences.missing_fields import how_to_prepare
 

@@ -18,7 +18,7 @@ from torch.autograd.graph import Node
 
 from workbench.components.build_context import build_record_of, named
 from workbench.core.errors import RAISED_IN, WorkbenchError
-from workbench.recipe.spec import Precision, TrainSpec
+from workbench.recipe.train_spec import Precision, TrainSpec
 from workbench.training.cpu_autocast import follow_cuda
 from workbench.training.nonfinite import dry, tensors_in
 

@@ -22,7 +22,7 @@ from workbench.parallel.lean_building import shapes_alone
 from workbench.parallel.sharded_table import ShardedTable, count_parameters
 from workbench.parallel.tensor_parallel import planned_cuts
 from workbench.pretraining.model import PretrainingModel
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.training.parallel import whole_parameters
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from workbench.core.errors import unknown
-from workbench.recipe.spec import StopSpec
+from workbench.recipe.train_spec import StopSpec
 from workbench.training.held_out import PREFIX, improves
 
 

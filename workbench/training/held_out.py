@@ -23,7 +23,7 @@ from workbench.pretraining.loader import Ahead, Feed, MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
 from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.pretraining.task import Task, labels
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.training.embedding_gather import EmbeddingGather
 from workbench.training.losses import (

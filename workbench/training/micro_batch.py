@@ -29,7 +29,8 @@ from workbench.optimization.groups import freeze
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
 from workbench.pretraining.memory import Memory
-from workbench.recipe.spec import AUTO, Recipe
+from workbench.recipe.spec import Recipe
+from workbench.recipe.train_spec import AUTO
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.folder import read_recipe
 from workbench.sequences.batch import MicroBatch

@@ -36,7 +36,7 @@ from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import GlobalBatchHead
 from workbench.pretraining.table_lookups import connect_tables
 from workbench.pretraining.task import Task
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.batch import Batch, MicroBatch
 from workbench.training.arithmetic import autocast_dtype
 from workbench.training.nonfinite import dry

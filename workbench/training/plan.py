@@ -42,7 +42,8 @@ from workbench.pretraining.schedule import TaskSchedule
 from workbench.pretraining.segmentation import cut_by
 from workbench.pretraining.task import Task
 from workbench.pretraining.task_corpora import as_corpora_say, check_held_out, learning_signals
-from workbench.recipe.spec import AUTO, Recipe
+from workbench.recipe.spec import Recipe
+from workbench.recipe.train_spec import AUTO
 from workbench.runs.checkpoint import read_state
 from workbench.runs.checkpoints import Checkpoints, Whole
 from workbench.runs.data_record import START, DataRecord, check_data, refuse_changed

@@ -17,7 +17,7 @@ from workbench.parallel.mesh import parts_of
 from workbench.parallel.sharded_table import count_parameters
 from workbench.pretraining.loader import made_ahead
 from workbench.recipe.recipe_listing import stack
-from workbench.recipe.spec import ParallelSpec
+from workbench.recipe.train_spec import ParallelSpec
 from workbench.training.capacity import GIB, free_memory, resident
 from workbench.training.micro_batch import MARGIN, largest, possible_sizes
 from workbench.training.parallel import is_sharded

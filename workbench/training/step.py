@@ -24,7 +24,7 @@ from workbench.optimization.clipping import clip_gradients
 from workbench.optimization.groups import hold_back
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task, labels
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.batch import MicroBatch
 from workbench.training.arithmetic import refuse_unordered
 from workbench.training.embedding_gather import EmbeddingGather

@@ -25,7 +25,8 @@ from workbench.core.options.values import check, described
 from workbench.models.network import LayerGroup, Repetition
 from workbench.pretraining.task import Placement
 from workbench.recipe.reading import recipe_names
-from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, SequenceSpec, TaskSpec, TrainSpec
+from workbench.recipe.spec import NetworkSpec, Paper, Recipe, Reported, SequenceSpec, TaskSpec
+from workbench.recipe.train_spec import TrainSpec
 
 SPECS = (Recipe, Paper, Reported, NetworkSpec, SequenceSpec, TaskSpec, TrainSpec, Repetition, LayerGroup, Placement)
 STAGES = (media_checks, entity_links, region_features, text_cleaning)

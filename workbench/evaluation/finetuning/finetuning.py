@@ -21,7 +21,8 @@ from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
 from workbench.interop.run_or_checkpoint import name_at, pooler_at, recipe_at
 from workbench.interop.stored_networks import with_stored_networks
 from workbench.pretraining.task import DEFAULT_NETWORK
-from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec, TaskSpec, TrainSpec
+from workbench.recipe.spec import InitFrom, NetworkSpec, Recipe, Spec, TaskSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.recipe.trees import with_overrides
 from workbench.runs.folder import trust_run
 from workbench.runs.names import is_run

@@ -17,7 +17,7 @@ from workbench.components.build_context import noted
 from workbench.core.errors import WorkbenchError
 from workbench.optimization.factory import make_optimizer
 from workbench.pretraining.table_lookups import TableLookup
-from workbench.recipe.spec import TrainSpec
+from workbench.recipe.train_spec import TrainSpec
 from workbench.sequences.batch import Batch, Stream
 
 CASES = {
