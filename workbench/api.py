@@ -380,10 +380,11 @@ def verify_resume(
     Raises:
         WorkbenchError: as `pretrain`, or the folder has runs of its own.
     """
-    loaded, place = checked_recipe(recipe, overrides, None if output is None else _place(output), trust=trust)
+    named = None if output is None else path_here(output, "output")
+    loaded, place = checked_recipe(recipe, overrides, named, trust=trust)
     from workbench.training import verify_resume as verify
 
-    folder = Path(place).with_name(f"{loaded.name}-verify-resume") if output is None else local_path(output)
+    folder = named or Path(place).with_name(f"{loaded.name}-verify-resume")
     with places_named(loaded):
         return verify.verify_resume(loaded, folder, steps)
 

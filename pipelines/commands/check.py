@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from workbench.core.options.bounds import Name, Seconds
+from workbench.core.options.path_options import LocalPath
 from workbench.core.terminal import Terminal
 
 
 def check(
     output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for the page, the JSON, small corpora and runs.")
+        LocalPath, typer.Option("--output", "-o", help="Folder for the page, the JSON, small corpora and runs.")
     ],
     part: Annotated[list[Name] | None, typer.Option(help="A check to run. Repeatable; default: all.")] = None,
     seconds: Annotated[Seconds, typer.Option(help="Time for all checks; corpora take a minute more.")] = 600.0,

@@ -96,7 +96,7 @@ def test_recipes_in_detail_and_by_words(capsys: pytest.CaptureFixture[str]) -> N
     reported = capsys.readouterr().out
     assert "k-bert" in reported
     assert "lxmert" not in reported
-    with pytest.raises(WorkbenchError, match="no recipe matches"):
+    with pytest.raises(WorkbenchError, match="no recipe has 'zebra'"):
         list_recipes(with_words=["zebra"])
 
 

@@ -119,6 +119,7 @@ def test_what_commands_read_may_be_at_a_url() -> None:
     places = [(called, each) for called, each in options if is_place(each)]
     refused = {(called, spelling(o.name, o.annotation)) for called, o in places if not takes_urls(o.annotation)}
     assert refused == {
+        ("workbench check", "--output"),
         ("workbench components", "--recipe"),
         ("workbench prepare join", "--output"),
         ("workbench prepare join", "PARTS"),
