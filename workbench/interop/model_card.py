@@ -61,7 +61,8 @@ def card(
         forms: further forms that it holds, for people.
     """
     results = [each for each in read_results(place) if each["numbers"]] if is_run(place) else []
-    alone = replace(recipe, model={network: recipe.all_networks[network]})
+    followed, train = recipe.all_networks[network], replace(recipe.train, ema=None)
+    alone = replace(recipe, model={network: followed}, train=train)
     architecture = str(next(iter(config.get("architectures") or [family])))
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["pretraining-workbench", family]}
     use = next((use for end, use in USES.items() if architecture.endswith(end)), None)
