@@ -279,7 +279,9 @@ class Model:
             streams = heads[name].streams
             sides = ((texts, streams["text"]), (images, streams["image"]))
             found = [self.encode(each, name, stream=stream, batch_size=batch_size) for each, stream in sides]
-            return np.asarray(found[0] @ found[1].T)
+            if found[1].ndim == 2:
+                return np.asarray(found[0] @ found[1].T)
+            return np.asarray(np.einsum("td,iqd->tiq", *found).max(2))  # several vectors of an image: the best counts
         return self._matched(name, heads[name], texts, images, batch_size)
 
     def _comparing(self, names: list[str], objective: str | None) -> str:

@@ -60,7 +60,9 @@ REFUSED = {
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",
 }
-REFUSED |= {(task, "dpr"): "nothing fills it in fine-tuning" for task in (*TUNED, *OF_KINDS)}
+REFUSED |= {
+    (task, system): "nothing fills it in fine-tuning" for task in (*TUNED, *OF_KINDS) for system in ("dpr", "blink")
+}
 """What a recipe that could otherwise do it is refused, with the words that say why."""
 
 

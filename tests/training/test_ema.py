@@ -59,7 +59,10 @@ def test_the_average_follows_its_formula_and_changes_nothing_else(
     assert losses(without) == losses(run)
 
 
-def test_evaluate_and_export_read_it(averaged: tuple[Recipe, Path], world_folder: Path, tmp_path: Path) -> None:
+def test_evaluate_and_export_read_it(
+    averaged: tuple[Recipe, Path], world_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the results of a checkpoint are written
     _, run = averaged
     corpus, options = world_folder / "held-out", {"limit": 4}
     main, ema = (

@@ -73,6 +73,8 @@ def draw(
     opened = find_objective(loaded, run, MediaContrast, "use a run that has one (clip)", task=task, objective=objective)
     records = Corpus.open(corpus)
     known = embedded_items(opened, records, vectors)
+    if known.images.ndim != 2:
+        raise WorkbenchError(f"{run} has several vectors of an image; nearest neighbours need one. Use a run with itc")
     if text is not None:
         scores, places = KINDS[index](known.images).search(_of_text(opened, records, text), count)
         images = [sample_image(records[place]) for place in places[0].tolist()]
