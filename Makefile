@@ -1,5 +1,5 @@
 # make demo    install, prepare small corpora, pretrain, evaluate, write a report: about four minutes on two cores
-# make checkpoints    train five small checkpoints to try, after a demo or from nothing: about five minutes on two cores
+# make checkpoints    train five small checkpoints to try, after a demo or from nothing
 # make test    install if needed, run the gate: the tests of every change
 # make test-docs, test-gpu, test-systems, test-scale, test-slow    run the other tests: all pages of the documentation, the
 #     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long; SHARE=4

@@ -292,7 +292,7 @@ def _named_run(name: str) -> Path:
         there = sorted(path.name for path in folder.parent.glob("*") if is_run(path))
         raise WorkbenchError(
             f"{NAMED}{name}: this machine has no such checkpoint; it has {', '.join(there) or 'none'}. `python -m "
-            "pipelines.demo checkpoints` trains small ones to try, in about five minutes"
+            "pipelines.demo checkpoints` trains small ones to try"
         )
     return folder
 
