@@ -19,7 +19,7 @@ from workbench.recipe.trees import as_tree, dump_recipe, recipe_from_dict
 from workbench.runs.checkpoints import Checkpoints
 from workbench.runs.folder import read_recipe
 from workbench.runs.metrics_file import read_results
-from workbench.runs.names import EVALUATIONS, RECIPE, TOKENIZER
+from workbench.runs.names import DATA, EVALUATIONS, RECIPE, STATUS, TOKENIZER
 from workbench.runs.stored_run import NAMED, named_folder
 
 CLIP = "runs/clip"
@@ -87,13 +87,13 @@ def _copy(folder: Path, run: Path, draft: Path, target: Path) -> None:
     """A run with its best or last checkpoint, and the graph or vectors that it reads, which its recipe names there."""
     last = Checkpoints(run).best_or_last()
     assert last is not None
-    for name in (TOKENIZER, "data.json", "status.json"):
+    for name in (TOKENIZER, DATA, STATUS):
         if (run / name).is_file():
             shutil.copy2(run / name, draft / name)
     shutil.copytree(last, draft / last.relative_to(run))
     if (run / EVALUATIONS).is_dir():
         shutil.copytree(run / EVALUATIONS, draft / EVALUATIONS)
-    read = json.loads((run / "data.json").read_text("utf-8"))["read"]
+    read = json.loads((run / DATA).read_text("utf-8"))["read"]
     places = {place for kind in ("graph", "vectors") for place in read.get(kind, {})}
     tree = as_tree(read_recipe(run))
     for place in sorted(places):

@@ -90,11 +90,12 @@ def test_who_attends_to_whom() -> None:
 
 
 def test_the_documentations_drawings_are_up_to_date() -> None:
-    recipes = [recipe for of_page in drawn().values() for recipe in of_page]
+    pages = drawn()
+    recipes = [recipe for of_page in pages.values() for recipe in of_page]
     assert {path.stem for path in (DOCS / FOLDER).glob("*.svg")} == {recipe.name for recipe in recipes}, "make pages"
     for recipe in recipes:
         assert (DOCS / FOLDER / f"{recipe.name}.svg").read_text("utf-8") == drawing(recipe), "make pages"
-    for name, of_page in drawn().items():
+    for name, of_page in pages.items():
         page = (DOCS / name).read_text("utf-8")
         assert page.partition(BEGIN)[2].partition(END)[0] == "".join(f"{line}\n" for line in shown(name, of_page)), (
             "make pages"

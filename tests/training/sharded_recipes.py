@@ -48,7 +48,7 @@ def _with_dropout(tree: Any) -> Any:
         return [_with_dropout(inner) for inner in tree]
     if not isinstance(tree, dict):
         return tree
-    named = ("dropout", "attention_dropout")
+    named = ("dropout",) if tree.get("layer") == "linear" else ("dropout", "attention_dropout")  # it has no scores
     return {key: DROPOUT if key in named and value is not None else _with_dropout(value) for key, value in tree.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -19,10 +19,7 @@ def uncompiled(function: Callable[P, R]) -> Callable[P, R]:
     `torch.compiler.disable` does the same, but imports torch._dynamo at once: 1.3 s of processor time in each process.
     Here it is called once that module is there. `torch.compile` and `Module.compile` import it.
     """
-
-    @cache
-    def disabled() -> Callable[P, R]:
-        return torch.compiler.disable(function)
+    disabled = cache(partial(torch.compiler.disable, function))  # no code of ours, which would be compiled itself
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
