@@ -30,7 +30,7 @@ RUNS = {
     "clip-scenes": (CLIP, "compare texts with drawings of coloured shapes"),
     "joint-questions": ("runs/joint-vqa", "answer easy-VQA's questions, from stored features of the images"),
 }
-DATA = {
+SOURCES = {
     "bert": "Sentences from templates about real country names (GeoNames, CC BY 4.0) with made-up facts.",
     "clip": "Drawings of coloured shapes with captions from templates; both are made by the demo.",
     "joint": "easy-VQA (MIT licence) and the demo's drawings, seen by EfficientNet-Lite0 (Apache-2.0).",
@@ -117,7 +117,7 @@ def _renamed(tree: Any, old: set[str], new: str) -> Any:
 def _card(name: str, use: str, run: Path) -> str:
     """What the checkpoint is, its data and licence, its recipe, and its results with those of its baselines."""
     recipe = read_recipe(run)
-    data = next((text for kind, text in DATA.items() if kind in name), DATA["bert"])
+    data = next((text for kind, text in DATA.items() if kind in name), SOURCES["bert"])
     rows = ["| task | number | value |", "|---|---|---|"]
     for found in read_results(run):
         rows += [f"| {found['task']} | {n} | {v:.3f} |" for n, v in found["numbers"].items() if isinstance(v, float)][
