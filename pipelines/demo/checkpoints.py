@@ -117,7 +117,7 @@ def _renamed(tree: Any, old: set[str], new: str) -> Any:
 def _card(name: str, use: str, run: Path) -> str:
     """What the checkpoint is, its data and licence, its recipe, and its results with those of its baselines."""
     recipe = read_recipe(run)
-    data = next((text for kind, text in DATA.items() if kind in name), SOURCES["bert"])
+    data = next((text for kind, text in SOURCES.items() if kind in name), SOURCES["bert"])
     rows = ["| task | number | value |", "|---|---|---|"]
     for found in read_results(run):
         rows += [f"| {found['task']} | {n} | {v:.3f} |" for n, v in found["numbers"].items() if isinstance(v, float)][
