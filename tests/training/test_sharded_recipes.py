@@ -40,7 +40,7 @@ NORM = {"rel": 1e-4}
 """torch's norm of a large float32 tensor on a CPU is off by 4e-5, shards' norms by less (videobert: 8.039882 in double
 precision, 8.039569 on one rank, 8.039726 on two)."""
 BY_NORM = {"mt5": {"rel": 1e-5, "abs": 1e-6}}
-"""Adafactor divides an update by its norm, which rounds so of a table of 250,112 rows: the second loss is off by 3e-6."""
+"""Adafactor divides an update by its norm, which rounds so of 250,112 rows: the second loss is off by 3e-6."""
 
 
 @pytest.fixture(scope="module")
