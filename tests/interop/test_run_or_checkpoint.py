@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,13 @@ def test_it_is_fine_tuned_and_what_comes_out_is_a_run(
     assert recipe_at(run).tokenizer == str(run / "tokenizer.json")
     assert is_run(run)
     assert results_of(bert) == Path("evaluations/hugging-face")
+    Path("evaluations/hugging-face").mkdir(parents=True)
+    written = {"task": "cloze", "numbers": {"accuracy": 0.5}, "inputs": {"checkpoint": str(bert)}}
+    Path("evaluations/hugging-face/cloze.json").write_text(json.dumps(written))
+    assert results_of(bert) == Path("evaluations/hugging-face")
+    other = results_of(tmp_path / "elsewhere/hugging-face")  # another checkpoint of that name
+    assert other.parent == Path("evaluations")
+    assert other.name.startswith("hugging-face-")
 
 
 def test_what_cannot_be_opened_is_reported(bert: Path, tmp_path: Path) -> None:

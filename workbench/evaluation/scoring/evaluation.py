@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -14,6 +16,7 @@ from workbench.components.build_context import noted
 from workbench.components.error_context import ErrorContext
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import check_writable
+from workbench.core.local_copies import with_urls
 from workbench.core.processes.distributed import World, distributed
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import MeasuringOptions, Scoring
@@ -25,6 +28,7 @@ from workbench.evaluation.scoring.task_finder import note_own_code
 from workbench.evaluation.scoring.training_overlap import warn_overlap
 from workbench.interop.run_or_checkpoint import name_at
 from workbench.runs.folder import keep_panels
+from workbench.runs.metrics_file import results_in
 from workbench.runs.names import EVALUATIONS, is_run
 from workbench.training.arithmetic import Arithmetic, autocast_dtype, computing, matmul_of
 from workbench.training.failures import named_failures
@@ -110,5 +114,12 @@ def _check_measured(result: Result, corpus: Corpus) -> None:
 
 
 def results_of(place: Path) -> Path:
-    """The folder of results: `evaluations/` of the run, or `evaluations/NAME` for a checkpoint."""
-    return place / EVALUATIONS if is_run(place) else Path(EVALUATIONS) / name_at(place)
+    """The folder of results: `evaluations/` of the run, or `evaluations/NAME` for a checkpoint. Where the results of
+    another checkpoint of that name lie, NAME ends in a checksum of the place."""
+    if is_run(place):
+        return place / EVALUATIONS
+    folder, own = Path(EVALUATIONS) / name_at(place), os.path.abspath(with_urls(str(place)))
+    of_others = {str((result.get("inputs") or {}).get("checkpoint", "")) for result in results_in(folder)} - {""}
+    if not of_others or own in map(os.path.abspath, of_others):
+        return folder
+    return folder.with_name(f"{folder.name}-{hashlib.sha256(own.encode()).hexdigest()[:8]}")
