@@ -36,7 +36,7 @@ OF_EACH_KIND = [
     "lxmert",  # several streams and objectives
 ]
 WHOLE = {"movement"}
-"""It ranks whole weights, and refuses shards (`tests/models/adapters`)."""
+"""It ranks whole weights, and refuses shards (`test_pruned.py`)."""
 CLOSE = {"rel": 1e-6, "abs": 1e-6}
 NORM = {"rel": 1e-4}
 """torch's norm of a large float32 tensor on a CPU is off by 4e-5, shards' norms by less (videobert: 8.039882 in double

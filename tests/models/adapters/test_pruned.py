@@ -88,3 +88,9 @@ def test_gates_leave_out_whole_blocks_of_inputs() -> None:
     for options in ({"by": "gate", "block": 4}, {"since": 0.7, "until": 0.6}):
         with pytest.raises(WorkbenchError, match=r"does not divide the 6 inputs|since below until"):
             PrunedAdapter(linear, **options)  # type: ignore[arg-type]
+
+
+def test_shards_are_refused_as_whole_weights_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workbench.models.adapters.is_spread", lambda weight: True)
+    with pytest.raises(WorkbenchError, match="ranks whole weights; set train.parallel.shard: none"):
+        PrunedAdapter(nn.Linear(3, 4)).after_step(at(0.5))
