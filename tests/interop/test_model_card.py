@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,7 +15,9 @@ from tests.contracts.case_finder import case_of
 from tests.contracts.cases import World
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.task_finder import find_task
+from workbench.interop import model_card
 from workbench.interop.model_card import CARD, MADE_BY
+from workbench.runs.folder import read_recipe
 
 
 @pytest.fixture(scope="module")
@@ -64,3 +67,17 @@ def test_a_readme_of_somebody_s_own_is_kept(world: World, tmp_path: Path) -> Non
     (folder / CARD).write_text(f"{MADE_BY}\nof an earlier export")
     workbench.load(world.run).export(folder, "bert")
     assert "earlier" not in (folder / CARD).read_text()
+
+
+def test_keys_of_the_hub_are_what_all_corpora_state(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = read_recipe(world.run)
+    recipe.networks["main"].init_from.clear()
+    monkeypatch.setattr(model_card, "licence_of", lambda corpus: "CC BY 4.0")
+    read = lambda: ModelCard(model_card.card(recipe, "main", world.run, {}, [], "bert")).data.to_dict()  # noqa: E731
+    assert read()["license"] == "cc-by-4.0"
+    recipe.networks["main"].init_from.append(SimpleNamespace(weights="hf://org/name/model.safetensors"))  # type: ignore[arg-type]
+    assert read()["base_model"] == "org/name"
+    assert "license" not in read()  # the weights may have another one
+    recipe.networks["main"].init_from.clear()
+    monkeypatch.setattr(model_card, "licence_of", lambda corpus: "not stated")
+    assert not {"license", "base_model"} & read().keys()

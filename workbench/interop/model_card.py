@@ -40,6 +40,8 @@ USES = {
 PLACE, NAMED = re.compile(r"[^\s(]*/([^\s/),]+)"), r"\1"
 """A path, and its last part: a card says nothing of folders."""
 LICENCES = ("licence", "license")
+ON_HUB = re.compile(r"(?:hf|hub)://?([\w.-]+/[\w.-]+)")
+"""Weights of the Hugging Face hub."""
 
 
 def card(
@@ -67,6 +69,7 @@ def card(
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["pretraining-workbench", family]}
     use = next((use for end, use in USES.items() if architecture.endswith(end)), None)
     head |= {"pipeline_tag": use} if use else {}
+    head |= _sources(recipe, network)
     head |= {"model-index": [{"name": recipe.name, "results": [*_index(results)]}]} if results else {}
     parts = [
         f"---\n{yaml.safe_dump(head, sort_keys=False, allow_unicode=True)}---\n{MADE_BY}\n",
@@ -88,6 +91,19 @@ def card(
         f"pretraining-workbench {version()}, recipe `{recipe.name}`. The run's `recipe.yaml` has every option.",
     ]
     return "\n".join(parts) + "\n"
+
+
+def _sources(recipe: Recipe, network: str) -> dict[str, str]:
+    """The keys of the hub: the model that the weights came from, and the licence, if all corpora state one and the same
+    and no weights came from elsewhere."""
+    started = [each.weights for each in recipe.all_networks[network].init_from]
+    on_hub = [found[1] for each in started if (found := ON_HUB.match(each))]
+    licences = {row.rsplit("|", 2)[1].strip() for row in [*_data(recipe)][2:]}
+    one = licences.pop().lower().replace(" ", "-") if len(licences) == 1 and not started else "not-stated"
+    return {
+        **({"license": one} if re.fullmatch(r"(cc|mit|apache|bsd|odc|pddl|gpl|mpl)[\w.-]*", one) else {}),
+        **({"base_model": on_hub[0]} if on_hub else {}),
+    }
 
 
 def _origins(recipe: Recipe, network: str) -> Iterator[str]:

@@ -92,5 +92,5 @@ def test_gates_leave_out_whole_blocks_of_inputs() -> None:
 
 def test_shards_are_refused_as_whole_weights_are_ranked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("workbench.models.adapters.is_spread", lambda weight: True)
-    with pytest.raises(WorkbenchError, match="ranks whole weights; set train.parallel.shard: none"):
+    with pytest.raises(WorkbenchError, match="the adapter pruned ranks whole weights"):
         PrunedAdapter(nn.Linear(3, 4)).after_step(at(0.5))
