@@ -155,7 +155,6 @@ def tasks() -> Pages:
 
 ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others what is named."
 NEAREST = (
-    ("12-in-1", "`vilbert`, `lxmert`", "a recipe of its twelve sets; the objective of referring expressions"),
     ("KELM", "`comet`, the builder `text_to_text`", "pairs of triples and the sentences that state them"),
     ("ZEN", "`bert-wwm`", "n-grams next to characters"),
     ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
@@ -165,8 +164,6 @@ NEAREST = (
         "objectives of translation, of a gap, of neighbouring sentences",
     ),
     ("RETRO", "`evaluate perplexity --memory`, `kg.triple_prompt`", "layers that read retrieved texts"),
-    ("Oscar", "`uniter`", "names of objects as a second text"),
-    ("BLIP", "`albef`, `blip-2`", "a recipe; layers of an encoder and a decoder that share all but self-attention"),
     ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),
     ("Q-BERT", "`q8bert`", "bits of a layer by its Hessian"),
 )

@@ -13,8 +13,10 @@ from tests.contracts.material import token_originals
 from workbench.components.building import build
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
+from workbench.models.network import Network
 from workbench.objectives.clm import Clm
 from workbench.pretraining.forward import HeadInputs
+from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
 
 CASE = ObjectiveCase(
@@ -88,3 +90,19 @@ def test_head_is_the_tied_table(tokenizer, make_samples, make_network):
     for row, label in zip(batch.targets["clm"]["rows"], batch.targets["clm"]["labels"], strict=True):
         total -= float(torch.log_softmax(states["text"][row] @ table.T, 0)[label].detach())
     np.testing.assert_allclose(float(output.loss.detach()), total, rtol=1e-5)
+
+
+def test_labels_are_smoothed_in_training_alone(tokenizer, make_samples):
+    """Training takes Szegedy et al.'s mix of a label and all tokens, a held-out pass the label."""
+    batch = collate(built(tokenizer, make_samples(3, 14)))
+    torch.manual_seed(0)
+    given = {"vocab_size": tokenizer.vocab_size}
+    streams = {"text": {"embedding": "token", "hidden_size": 8, "max_positions": 64, "dropout": 0.0}}
+    network = Network(NetworkSpec(streams, [{"layer": "norm", "stream": "text"}], init_range=0.5), **given)
+    head = Clm(smoothing=0.1).head(network)
+    rows = network(batch)["text"][batch.targets["clm"]["rows"]]
+    log_p = head.logits(network, rows).log_softmax(-1)
+    hard = -log_p.gather(1, batch.targets["clm"]["labels"][:, None]).sum()
+    inputs = HeadInputs.of(network, batch, batch.targets["clm"])
+    torch.testing.assert_close(head.train()(inputs).loss, 0.9 * hard - 0.1 * log_p.mean(1).sum())
+    torch.testing.assert_close(head.eval()(inputs).loss, hard)

@@ -283,6 +283,7 @@ def test_every_recipe_says_what_it_is() -> None:
 
 WAITS = {
     "albef": "vision.hard_itm draws texts on the device, and attention has to know on the host how long these are",
+    "blip": "the same",
     "blip-2": "the same",
 }
 """Recipes with a wait that stays, and why."""

@@ -44,6 +44,8 @@ class HardItm(Itm):
         text, image: the streams of the pair; those that belong to one of them go with it.
         queries: the stream whose rows are classified, and their logits averaged (BLIP-2, arXiv:2301.12597, section
             3.1); null: the row that represents the text.
+        without: streams that belong to one of them, and that its layers do not read: they stay behind (BLIP's copies
+            of the text).
     """
 
     def __init__(
@@ -53,8 +55,10 @@ class HardItm(Itm):
         text: Word = "text",
         image: Word = "image",
         queries: Word | None = None,
+        without: list[Word] = [],  # noqa: B006 - never changed
     ) -> None:
         super().__init__(rate=0.0)
+        self.without = frozenset(without)
         self.tap, self.of, self.queries = tap, of, queries
         self.streams = (text, image)
         self.after = (of,)
@@ -97,6 +101,7 @@ class HardItmHead(ItmHead):
     def __init__(self, options: HardItm, sizes: dict[str, int]) -> None:
         super().__init__(list(sizes), sizes)
         self.tap, self.of, self.streams, self.queries = options.tap, options.of, options.streams, options.queries
+        self.without = options.without
 
     def logits(self, network: Network, states: States, batch: Batch) -> Tensor:
         """[sequences, 2]: exchanged, matched."""
@@ -116,7 +121,7 @@ class HardItmHead(ItmHead):
         # the one wait that remains: attention needs the lengths of the drawn texts on the host
         pairs = torch.cat([image_of, text_of.flip(1)]).T.tolist() if len(image_of) else [[0], [0]]
         sides = dict(zip(self.streams, pairs, strict=True))
-        bound = {name: side for side in sides for name in inputs.batch.linked_to(side) - {side}}
+        bound = {name: side for side in sides for name in inputs.batch.linked_to(side) - {side} - self.without}
         picked = sides | {name: sides[side] for name, side in sorted(bound.items())}
         rows = {name: inputs.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
         taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}

@@ -175,11 +175,18 @@ def to_width(hidden_size: int, width: int) -> nn.Module:
 
 
 class TokenLoss(nn.Module):
-    """Sum of cross-entropies in float32, and accuracy."""
+    """Sum of cross-entropies in float32, and accuracy.
+
+    Attributes:
+        smoothing: in training, the share of each label's weight that all classes have evenly.
+    """
+
+    smoothing: float = 0.0
 
     def forward(self, logits: Tensor, labels: Tensor) -> LossOutput:
         """`logits` [rows, classes], `labels` [rows], -100 = not counted."""
-        loss = F.cross_entropy(logits.float(), labels, ignore_index=-100, reduction="sum")
+        smoothing = self.smoothing if self.training else 0.0
+        loss = F.cross_entropy(logits.float(), labels, ignore_index=-100, reduction="sum", label_smoothing=smoothing)
         counted = labels != -100
         right = ((logits.argmax(-1) == labels) & counted).sum()
         return LossOutput(loss, {"accuracy": (right, counted.sum())})

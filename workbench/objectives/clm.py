@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from workbench.core.keyed import Draws
-from workbench.core.options.bounds import Word
+from workbench.core.options.bounds import Dropout, Word
 from workbench.objectives._text import TextContinuation, check_one_way
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
@@ -30,6 +30,8 @@ class Clm(Objective):
     Args:
         stream: the stream of the tokens.
         head: {tied, bias, transform} of the head, where a pretrained model has more than the table.
+        smoothing: in training, the share of each label's weight that all tokens have evenly (label smoothing, Szegedy
+            et al., arXiv:1512.00567, section 7).
 
     Raises:
         WorkbenchError: the builder's sequences are seen in both directions, or from right to left.
@@ -38,8 +40,8 @@ class Clm(Objective):
     name = "clm"
     predicts = "tokens"
 
-    def __init__(self, stream: Word = "text", head: HeadOptions = PLAIN) -> None:
-        self.stream, self.head_options = stream, head
+    def __init__(self, stream: Word = "text", head: HeadOptions = PLAIN, smoothing: Dropout = 0.0) -> None:
+        self.stream, self.head_options, self.smoothing = stream, head, smoothing
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         for sequence in sequences:
@@ -56,4 +58,6 @@ class Clm(Objective):
         return TextContinuation(builder.frame, self.stream, pair=builder.pairs)
 
     def head(self, network: Network) -> Head:
-        return TokenHead(network, self.stream, self.head_options)
+        head = TokenHead(network, self.stream, self.head_options)
+        head.loss.smoothing = self.smoothing
+        return head

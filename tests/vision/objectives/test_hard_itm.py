@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -19,7 +20,7 @@ from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.objective import Head, LossOutput
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import MicroBatch, collate
-from workbench.sequences.sequence import Sample, Sequence
+from workbench.sequences.sequence import Rows, Sample, Sequence
 
 EXCUSED = "its head reads the similarities that another objective has made"
 DRAWS = Draws(0, "t", number=(0,))
@@ -30,8 +31,10 @@ NAMES = ("text", "image", "text_followed", "image_followed")
 def network() -> Network:
     torch.manual_seed(0)
     quiet = {"num_heads": 2, "intermediate_size": 32, "dropout": 0.0, "attention_dropout": 0.0}
-    streams = {
-        "text": {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 16, "dropout": 0.0},
+    text = {"embedding": "token", "hidden_size": 16, "vocab_size": 30, "max_positions": 16, "dropout": 0.0}
+    streams: dict[str, dict[str, Any]] = {
+        "text": text,
+        "copy": text,
         "image": {"embedding": "vision.regions", "feature_size": 12, "hidden_size": 16, "dropout": 0.0},
     }
     layers: list[dict[str, Any]] = [{"layer": "self", "stream": stream, **quiet} for stream in ("text", "image")]
@@ -66,8 +69,10 @@ class Contrast(Head):
         return LossOutput(torch.zeros(()), {}, self.vectors)
 
 
-def run(network: Network, sequences: list[Sequence]) -> tuple[PretrainingModel, MicroBatch, dict[str, Any]]:
-    made = objective()
+def run(
+    network: Network, sequences: list[Sequence], made: HardItm | None = None
+) -> tuple[PretrainingModel, MicroBatch, dict[str, Any]]:
+    made = made or objective()
     made.corrupt(sequences, DRAWS)
     micro = MicroBatch("t", {"main": collate(sequences)}, {})
     vectors = {name: F.normalize(torch.randn(len(sequences), 8), dim=-1) for name in NAMES}
@@ -154,3 +159,18 @@ def test_a_network_without_images_is_refused(tiny: Callable) -> None:
     del network.sizes["image"]
     with pytest.raises(WorkbenchError, match="unknown stream 'image'"):
         objective().head(network)
+
+
+def test_what_belongs_to_a_text_stays_behind_where_it_is_not_read(network: Network, pairs: list[Sequence]) -> None:
+    """The wrong pairs have the streams that are read, and those that belong to them unless they are left out."""
+    for sequence in pairs:
+        length = sequence.length("text")
+        copy = {**sequence.streams["text"], "of": Rows("text", np.zeros(length, np.int64), bound=True)}
+        sequence.streams["copy"] = copy
+    seen: list[set[str]] = []
+    network.layers[-1].register_forward_pre_hook(lambda _, given: seen.append({*given[1].batch.streams}))
+    for without in (list[str](), ["copy"]):
+        made = HardItm("encoded", of="itc", without=without)
+        made.name = "itm"
+        run(network, pairs, made)
+    assert seen == [{"text", "image", "copy"}, {"text", "image", "copy"}, {"text", "image", "copy"}, {"text", "image"}]
