@@ -134,7 +134,8 @@ def on_small_data(recipe: Recipe, world: Any, sizes: dict[str, Any]) -> dict[str
         builder = spec["sequence"]["builder"]["builder"]
         if builder not in CORPORA:
             pytest.fail(f"recipe {recipe.name}, task {task}: no small corpus is known for the builder {builder!r}")
-        spec["corpora"] = {str(getattr(world, _corpus(spec["sequence"]))): 1.0}
+        counted = any(each["objective"] == "cooccurrence" for each in spec["objectives"])
+        spec["corpora"] = {str(world.cells if counted else getattr(world, _corpus(spec["sequence"]))): 1.0}
     plain["tokenizer"] = str(world.tokenizer)
     return plain
 
