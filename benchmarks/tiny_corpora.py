@@ -26,6 +26,7 @@ PARTS = (("train", ""), ("dev", "-held-out"))
 
 MULTILINGUAL, DESCRIBED, REVIEWS, POOLED = "multi30k", "described", "reviews", "pooled"
 FOLDERS = {
+    "cove": MULTILINGUAL,
     "dual-encoder-pretrained": POOLED,
     "kepler": DESCRIBED,
     "kg-bert": DESCRIBED,
