@@ -5,7 +5,8 @@
 - labels among candidates of the micro-batch (`kg.dea`), or of a mention (`kg.entity_linking`, likelihood): the mean
   logarithm of the number of candidates; the margin's loss where all candidates have the same score, the best one;
 - any of several labels (`kg.supersense`): its loss where each supersense has its share of the words in training;
-- true triples next to false ones (`kg.knowledge_embedding`): log 2, where both are scored alike;
+- true triples next to false ones (`kg.knowledge_embedding`): log 2, where both are scored alike; words next to drawn
+  ones (`neighbours`): log 2 for each of them;
 - contrasts and choices among pairs or clips (`vision.itc`, `momentum_contrast`, `pair_contrast`, `mil_nce`,
   `masked_clips`): all that is compared has the same score, and a queue is full;
 - features of hidden image rows (`vision.mrfr`) and distributions over their classes (`vision.mrc_kl`): the mean of
@@ -32,6 +33,7 @@ from vision.objectives.hard_itm import HardItm
 from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from vision.objectives.wra import Wra
+from workbench.objectives.neighbours import Neighbours
 from workbench.objectives.segment_autoencoder import SegmentAutoencoder
 from workbench.pretraining.assembly import tasks_of
 from workbench.pretraining.loader import MicroBatches, MicroBatchId
@@ -105,6 +107,8 @@ def chance(objective: Objective, seen: LabelCounts, asked: LabelCounts, vocabula
     """The level of an objective with the labels `seen` in training, for those it is `asked`; None where it has none."""
     if isinstance(objective, KnowledgeEmbedding):
         return math.log(2)
+    if isinstance(objective, Neighbours):
+        return (1 + objective.negatives) * math.log(2)
     if asked.undecided:
         return float(np.mean(asked.undecided))
     if asked.rows:

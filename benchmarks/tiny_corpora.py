@@ -26,6 +26,7 @@ PARTS = (("train", ""), ("dev", "-held-out"))
 
 MULTILINGUAL, DESCRIBED, REVIEWS, POOLED = "multi30k", "described", "reviews", "pooled"
 FOLDERS = {
+    "cove": MULTILINGUAL,
     "dual-encoder-pretrained": POOLED,
     "kepler": DESCRIBED,
     "kg-bert": DESCRIBED,
@@ -70,13 +71,15 @@ def prepare(kind: Kind, data: Path, corpora: Path) -> None:
 
 
 def text(data: Path, corpora: Path) -> Iterator[Made]:
-    """Articles, their similar words, links and phrases; dialogues; texts in several languages."""
+    """Articles, what is counted in them, their links and phrases; dialogues; texts in several languages."""
     dialogues = write_dialogues(data / "gutenberg/books.jsonl", corpora / "dialogues.jsonl")
     articles, tokenizer = str(corpora / "text"), str(corpora / "tokenizer.json")
     yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
     yield "tokenizer.json", "prepare", "tokenizer", articles, "--vocab-size", "1000"
     yield "similar-words.safetensors", "prepare", "similar-words", articles, "--tokenizer", tokenizer
     yield "token-counts.json", "prepare", "token-counts", articles, "--tokenizer", tokenizer
+    for end in ("", "-held-out"):
+        yield f"cells{end}", "prepare", "cooccurrence", f"{articles}{end}", "--tokenizer", tokenizer
     yield "linked", "prepare", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2"
     yield "linked-phrases", "prepare", "phrases", str(corpora / "linked")
     yield "linked-phrases-held-out", "prepare", "phrases", str(corpora / "linked-held-out")

@@ -49,6 +49,7 @@ GROUPS = {
         "phrases": "Find the phrases of texts and store their places (mask_spans), for phrase-level masking.",
         "parses": "Parse the sentences of texts into dependency trees, as CoNLL-U: for K-Adapter.",
         "similar-words": "Train word vectors, and store the nearest words of each word: `replace.similar` of mlm.",
+        "cooccurrence": "Count how often words occur near each other, and write the counts as a corpus (GloVe).",
         "supersenses": "Find the classes of the senses of each token that is a word (SenseBERT).",
         "word-pairs": "Write the pairs of words that a graph of senses relates (LIBERT).",
         "sentiment-lexicon": "Write the polarity of words as a table, for `prepare sentiment --lexicon` (SentiLR).",

@@ -1,4 +1,4 @@
-"""word2vec: what is drawn, and one step compared with gensim's."""
+"""word2vec: what is drawn, and one step compared with gensim's; context2vec by its equations."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ import torch
 
 from tests.contracts.cases import ObjectiveCase
 from tests.contracts.material import tokenizer
+from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.models.network import Network
-from workbench.objectives.neighbours import Neighbours, kept_shares
+from workbench.objectives.neighbours import ContextHead, Neighbours, kept_shares
 from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.spec import NetworkSpec
 from workbench.sequences.batch import collate
@@ -42,6 +43,12 @@ def words_are_the_labels(before: Any, after: Any, shared: Any) -> None:
     assert np.array_equal(np.unique(target["of"].index), target["rows"].index)
 
 
+def labels_are_the_words(before: Any, after: Any, shared: Any) -> None:
+    target, ids = after.targets["it"], before.fields("text")["input_ids"]
+    assert np.array_equal(ids[target["rows"].index], target["labels"])
+    assert np.array_equal(target["rows"].index, np.flatnonzero(after.fields("text")["taken"]))
+
+
 OPTIONS = {"counts": str(COUNTS), "subsample": 0.0}
 CASES = {
     "": ObjectiveCase(
@@ -51,6 +58,10 @@ CASES = {
     "cbow": ObjectiveCase(
         {**OPTIONS, "by": "cbow"}, {"rows": "neighbours are read"}, {"builder": "document"}, labels=20, small=0,
         recover=words_are_the_labels,
+    ),
+    "context": ObjectiveCase(
+        {**OPTIONS, "by": "context"}, {"rows": "the rows on both sides are read"}, {"builder": "document"}, small=1,
+        recover=labels_are_the_words,
     ),
 }  # fmt: skip
 
@@ -165,3 +176,49 @@ def test_no_pair_crosses_packed_texts_or_has_an_unknown_word() -> None:
     target = sequence.targets["it"]
     pairs = set(zip(fields["input_ids"][target["rows"].index], target["labels"], strict=True))
     assert pairs == {(20, 21), (21, 20), (22, 23), (23, 22)}
+
+
+def both_ways() -> Network:
+    torch.manual_seed(0)
+    text = {"embedding": "token", "hidden_size": 8, "max_positions": None, "token_types": 0, "dropout": 0, "norm": None}
+    return Network(
+        NetworkSpec({"text": text}, [{"layer": "two_way_lstm", "stream": "text"}], init_range=0.5), vocab_size=SIZE
+    )
+
+
+def test_a_word_is_predicted_from_its_context_and_not_from_itself() -> None:
+    ids = [20, 21, 22, 23, 24]
+    objective, sequence = made(ids, by="context", negatives=3)
+    network, batch = both_ways(), collate([sequence])
+    head, targets = objective.head(network), batch.targets["it"]
+    assert isinstance(head, ContextHead)
+    for parameter in head.parameters():
+        torch.nn.init.normal_(parameter)
+    assert targets["rows"].tolist() == [1, 2, 3]  # those between two others
+    loss = head(HeadInputs.of(network, batch, targets, network(batch))).loss
+    total, rows = 0.0, network(batch)["text"].detach()
+    with torch.no_grad():
+        for row, label, negatives in zip([1, 2, 3], ids[1:4], targets["negatives"].tolist(), strict=True):
+            around = torch.cat([rows[row - 1][:4], rows[row + 1][4:]])
+            query = head.projection(torch.relu(head.joined(around)))
+            total -= float(torch.log(torch.sigmoid(head.output.weight[label] @ query)))
+            for other in (n for n in negatives if n != label):
+                total -= float(torch.log(torch.sigmoid(-head.output.weight[other] @ query)))
+    assert loss.item() == pytest.approx(total, rel=1e-4)
+    fields = text_fields(np.array([*ids[:2], 40, *ids[3:]]))
+    other = network(collate([Sequence({"text": fields}, (0,))]))
+    queries = [head._queries(states, targets)[1] for states in (network(batch)["text"], other["text"])]
+    torch.testing.assert_close(*queries, rtol=0, atol=0)
+
+
+def test_context_is_of_one_text_and_needs_an_even_width() -> None:
+    objective = Neighbours(tokenizer(), **OPTIONS, by="context")
+    objective.name = "it"
+    fields = {**text_fields(np.array([20, 21, 22, 23, 24, 25])), "doc": np.array([0, 0, 0, 1, 1, 1])}
+    sequence = Sequence({"text": fields}, (0,))
+    objective.corrupt([sequence], Draws(0, "t", "it", number=(0,)))
+    assert sequence.targets["it"]["rows"].index.tolist() == [1, 4]
+    odd = {"embedding": "token", "hidden_size": 7, "max_positions": None, "token_types": 0}
+    network = Network(NetworkSpec({"text": odd}, [{"layer": "tap", "name": "vectors"}]), vocab_size=SIZE)
+    with pytest.raises(WorkbenchError, match="the width of text is 7; allowed: even ones"):
+        objective.head(network)

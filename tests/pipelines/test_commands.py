@@ -58,6 +58,7 @@ def prepare(*arguments: object) -> None:
         "join",
         "similar-words",
         "token-counts",
+        "cooccurrence",
         "entity-vocabulary",
         "answers",
     ],

@@ -58,6 +58,7 @@ class World:
     answers: Path
     videos: Path
     speech: Path
+    cells: Path
 
 
 def linked_texts(count: int) -> list[dict[str, Any]]:
@@ -167,6 +168,13 @@ def _speech(count: int) -> list[dict[str, Any]]:
     return samples
 
 
+def _cells() -> list[dict[str, Any]]:
+    """Words, and how often others occur near them."""
+    words = ["the", "in", "and", "people", "like", "river", "bridge", "number"]
+    near = [[[other, 1.0 + (i * j) % 7] for j, other in enumerate(words) if i != j] for i in range(len(words))]
+    return [{"text": word, "cooccurrences": cells, "meta": {}} for word, cells in zip(words, near, strict=True)]
+
+
 def _described(triples: list[tuple[str, str, str]], labels: dict[str, str]) -> list[dict[str, Any]]:
     """A record of a triples corpus for each head."""
     facts: dict[str, list[dict[str, str]]] = {}
@@ -250,6 +258,7 @@ def write_world(folder: Path, size: int = 1) -> World:
         folder / "answers.json",
         write_corpus(folder / "videos", "video-text", _videos(8 * size)),
         write_corpus(folder / "speech", "speech-text", _speech(8 * size)),
+        write_corpus(folder / "cells", "text", _cells()),
     )
 
 

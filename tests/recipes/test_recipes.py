@@ -66,6 +66,7 @@ CORPORA = {
     "sentence_pair": "text",
     "translation_pair": "text",
     "text_pair": "pairs",
+    "text_to_text": "text",
     "choices": "pairs",
     "mention": "text",
     "tagged_text": "text",
@@ -122,6 +123,8 @@ def shrunk(value: Any, world: Any, sizes: dict[str, Any] = SIZES) -> Any:
         small |= {"label": "relation", "classes": ["P206", "P361"]}
     if small.get("objective") == "regression":
         small["label"] = "score"
+    if small.get("builder") == "text_to_text":
+        small |= {"source": "en", "target": "fr"}
     if "clustering" in small:
         small["clustering"] = "made-up"
     return _part(small)
@@ -134,7 +137,8 @@ def on_small_data(recipe: Recipe, world: Any, sizes: dict[str, Any]) -> dict[str
         builder = spec["sequence"]["builder"]["builder"]
         if builder not in CORPORA:
             pytest.fail(f"recipe {recipe.name}, task {task}: no small corpus is known for the builder {builder!r}")
-        spec["corpora"] = {str(getattr(world, _corpus(spec["sequence"]))): 1.0}
+        counted = any(each["objective"] == "cooccurrence" for each in spec["objectives"])
+        spec["corpora"] = {str(world.cells if counted else getattr(world, _corpus(spec["sequence"]))): 1.0}
     plain["tokenizer"] = str(world.tokenizer)
     return plain
 

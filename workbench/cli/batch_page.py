@@ -149,6 +149,8 @@ def _samples(corpus: str) -> Iterator[Sample]:
     elif corpus in ("questions", "nli", "text-pairs"):
         for text, right, wrong in QUESTIONS:
             yield {"text": text, "second": right, "choices": [right, wrong], "answer": 0}
+    elif corpus == "cells":
+        yield from ({"text": word, "cooccurrences": [[near, 2.0] for near in group]} for word, *group in ALIKE)
     elif corpus in ("dialogues", "chats"):
         yield from ({"turns": turns} for turns in DIALOGUES)
     else:

@@ -192,6 +192,9 @@ class GenerateTuning(Tuning):
     max_target_length: Annotated[
         Count | None, typer.Option(help="Tokens that are written; default: 128, or the positions if fewer.")
     ] = None
+    stream: Annotated[Word | None, typer.Option(help="The stream that is written, where the run writes several.")] = (
+        None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,8 @@ from workbench.text.sentences import SENTENCE_END
 from workbench.text.tokenizer import Encoding, Tokenizer
 
 _FIELDS = ("spans", "mask_spans")
+NEIGHBOURS = "neighbours"
+"""The label with the texts before and behind a sentence."""
 _SECOND = {"text": "second", **{field: f"second_{field}" for field in _FIELDS}}
 
 
@@ -51,6 +53,19 @@ def sentence_pairs(sample: Sample) -> list[Sample]:
     draw = tuple(sample.get("draw", ()))
     pairs = zip(begins, cuts, ends, strict=False)
     return [{**_pair(sample, *places), "draw": (*draw, number)} for number, places in enumerate(pairs)]
+
+
+def sentences_between(sample: Sample) -> list[Sample]:
+    """The sentences of a text that have one before and one behind them, each a sample with the texts of these two as
+    its label `NEIGHBOURS`. The sample itself where it is such a sentence or a pair, or has no three sentences."""
+    edges = [0, *_points(sample), len(sample.get("text", ""))]
+    if "second" in sample or NEIGHBOURS in sample.get("labels", {}) or len(edges) < 4:
+        return [sample]
+    draw, parts = tuple(sample.get("draw", ())), [between(sample, *edge) for edge in pairwise(edges)]
+    return [
+        {**labelled(sample, NEIGHBOURS, [before["text"], behind["text"]]), **part, "draw": (*draw, number)}
+        for number, (before, part, behind) in enumerate(zip(parts, parts[1:], parts[2:], strict=False))
+    ]
 
 
 def in_parts(sample: Sample, drawn: list[float]) -> list[dict[str, Any]]:
@@ -133,7 +148,7 @@ def cut_longer(first: int, second: int, room: int) -> tuple[int, int]:
     return cut_first, excess - cut_first
 
 
-def labelled(sample: Sample, name: str, label: int) -> Sample:
+def labelled(sample: Sample, name: str, label: Any) -> Sample:
     """A copy of the sample with one more label (-100: none)."""
     return {**sample, "labels": {**sample.get("labels", {}), name: label}}
 

@@ -138,7 +138,7 @@ class Sequence:
     draw: Draw
     key: str = ""
     spans: list[Span] = field(default_factory=list)
-    labels: dict[str, int] = field(default_factory=dict)
+    labels: dict[str, Any] = field(default_factory=dict)
     targets: dict[str, dict[str, np.ndarray | Rows]] = field(default_factory=dict)
     mask_spans: list[Span] = field(default_factory=list)
     marks: list[Mark] = field(default_factory=list)

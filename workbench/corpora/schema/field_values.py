@@ -151,6 +151,15 @@ def triples(found: Sequence[Any]) -> str | None:
     return next(filter(None, qualified), None)
 
 
+def near_words(found: Sequence[Any]) -> str | None:
+    """Check words near another one: [word, count], the count a positive number."""
+    for pair in found:
+        right = isinstance(pair, list | tuple) and len(pair) == 2 and isinstance(pair[0], str) and _is_from_0(pair[1])
+        if not right or not pair[1]:
+            return f"{str(pair)[:80]} is not [word, count] with a count above 0"
+    return None
+
+
 def media(found: Mapping[Any, Any]) -> str | None:
     """Check media by name; a member's name contains the medium's name."""
     for name, data in found.items():
@@ -215,6 +224,7 @@ PHRASES = Stretches("[start, end, name, number, boxes]", list, phrase, ordered=T
 SPOKEN = Stretches("[start, end, from second, to second]", list, spoken, ordered=True, visible=True)
 QUESTIONS = Value("list of objects", list, questions)
 TRIPLES = Value("list of objects", list, triples)
+NEAR_WORDS = Value("list of [word, count]", list, near_words)
 LINKS = Stretches(
     _LINK,
     list,

@@ -23,6 +23,7 @@ from workbench.corpora.schema.field_values import (
     NAME,
     NAMED,
     NAMES,
+    NEAR_WORDS,
     NUMBER,
     OBJECT,
     PHRASES,
@@ -135,6 +136,12 @@ SCHEMA = (
     ),
     SchemaField("turns", _TEXT, TEXTS, "the utterances of a dialogue, in order", instead_of="text"),
     SchemaField("speakers", _TEXT, NAMES, "the speaker of each turn; without them two speakers alternate"),
+    SchemaField(
+        "cooccurrences",
+        _TEXT,
+        NEAR_WORDS,
+        "of a text that is one word: words near it in a corpus, with the number of times, each divided by its distance",
+    ),
     SchemaField(
         "translation_spans", _TEXT, LINKS, "linked mentions of entities in the translations", spans_of="translations"
     ),

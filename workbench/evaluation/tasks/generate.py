@@ -57,7 +57,8 @@ class Generation(DownstreamTask[GenerateTuning, GenerateScoring]):
         trust_run(tuning.run, base, tuning.trust)
         _check_languages(Corpus.open(tuning.corpus), tuning)
         tokenizer = None if base.tokenizer is None else Tokenizer.load(base.tokenizer)
-        writer = find_writer([task.evaluating() for task in tasks_of(base, tokenizer).values()], tuning.network)
+        tasks = [task.evaluating() for task in tasks_of(base, tokenizer).values()]
+        writer = find_writer(tasks, tuning.network, tuning.stream)
         _check_behind(writer, tuning)
         stream = writer.continuation.stream
         builder = {
