@@ -18,7 +18,7 @@ from scipy import stats
 
 from benchmarks.result_tables import markdown
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
-from workbench.metrics.resampling import Difference, compared_numbers
+from workbench.metrics.resampling import Difference, compared_numbers, units_of
 from workbench.runs.names import EVALUATIONS
 
 COLOURS = ("#1b6e4b", "#8a8a8a", "#c77f1a", "#3f6fb5", "#a3455b", "#5b4a8a", "#2b8a8a")
@@ -35,6 +35,7 @@ class Study:
         task, number: of the evaluations that are read; `metric` names the number for people.
         texts: what a training or test item is, in the plural.
         items: what a test item is, where it is something else.
+        unit: the field of the items by which they are drawn together.
     """
 
     designs: Mapping[str, str]
@@ -44,6 +45,7 @@ class Study:
     metric: str
     texts: str
     items: str | None = None
+    unit: str = "key"
 
 
 class Spread(NamedTuple):
@@ -98,7 +100,7 @@ def gain(study: Study, size: int, pair: tuple[str, str], seeds: int, output: Pat
     if len(both) < 2:
         return None
     sides = [[side[seed].tallies[study.number] for seed in both] for side in (worse, better)]
-    units = better[both[0]].units
+    units = units_of([str(line[study.unit]) for line in better[both[0]].lines])
     differences = [high.whole - low.whole for low, high in zip(*sides, strict=True)]
     together = compared_numbers(*sides, units)
     return Gain(size, *pair, differences, spread_of(differences), int(units.max()) + 1, together)

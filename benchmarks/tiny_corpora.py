@@ -28,6 +28,7 @@ MULTILINGUAL, DESCRIBED, REVIEWS, POOLED = "multi30k", "described", "reviews", "
 FOLDERS = {
     "cove": MULTILINGUAL,
     "dual-encoder-pretrained": POOLED,
+    "kelm": DESCRIBED,
     "kepler": DESCRIBED,
     "kg-bert": DESCRIBED,
     "sentilr": REVIEWS,
@@ -111,6 +112,9 @@ def knowledge(data: Path, corpora: Path) -> Iterator[Made]:
     yield "entities.safetensors", *_vectors(corpora / "graph", "10")
     texts = (str(data / "codex/entity_text_codex-s.jsonl"), "--option", "text_field=extract", "--on-error", "skip")
     yield from _linked(data / "codex/codex-s", (*texts, "--split", "held-out=0.1"), corpora, f"{DESCRIBED}/")
+    for end in ("", "-held-out"):
+        graph = str(corpora / DESCRIBED / f"graph{end}")
+        yield f"{DESCRIBED}/sentences{end}", "prepare", "sentences", graph
     yield "entity-vocabulary.safetensors", "prepare", "entity-vocabulary", str(corpora / "wiki-linked")
     for part, end in PARTS:
         yield f"relations{end}", "prepare", "text", str(data / f"fewrel/wiki_{part}.jsonl")

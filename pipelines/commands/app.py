@@ -39,6 +39,7 @@ GROUPS = {
         "linker": "Build an entity linker from the labels and aliases in a graph, for `prepare link --linker`.",
         "link": "Find the entities of a graph in texts and captions, and store them as character spans.",
         "mentions": "Write mentions in their context with their candidate entities as choices (BLINK).",
+        "sentences": "Write the triples of each entity as texts with links (KELM).",
         "facts": "Turn the facts of a graph into cloze sentences with candidates for the object.",
         "vectors": "Train vectors of the entities and relations of a graph, or import them.",
         "joint-vectors": "Train vectors of words and entities together, as Wikipedia2Vec does, for E-BERT.",

@@ -38,7 +38,8 @@ class MentionReader(CorpusReader):
         for record in super().records_from(place):
             sample = super().sample(record)
             for stretch in () if isinstance(sample, Drop) else _mentions(sample):
-                yield record._replace(data=(*record.data, stretch), where=f"{record.where}, {stretch}")
+                # without a place: a reader that begins there would yield the first mention of the text
+                yield record._replace(data=(*record.data, stretch), where=f"{record.where}, {stretch}", place=None)
 
     def sample(self, record: Record) -> Sample | Drop:
         *data, stretch = record.data
@@ -58,7 +59,7 @@ class MentionReader(CorpusReader):
         return {
             "key": f"{sample['key']}-{stretch[0]}",
             "text": self._marked(sample["text"], *stretch),
-            "choices": [_described(_graph(self.graph), entity) for entity in entities],
+            "choices": [_described(graph_at(self.graph), entity) for entity in entities],
             "answer": right[0],
             "meta": {"entities": entities},
         }
@@ -88,5 +89,6 @@ def _described(graph: GraphStore, entity: str) -> str:
 
 
 @lru_cache(maxsize=2)
-def _graph(place: str) -> GraphStore:
+def graph_at(place: str) -> GraphStore:
+    """The graph, opened once in each process."""
     return GraphStore.open(place)

@@ -215,3 +215,15 @@ def test_a_run_writes_what_is_left_out(tokenizer: Tokenizer, make_samples: Any) 
         made = generate_texts(loaded, lines, decoding)
         assert made == generate_texts(loaded, lines, decoding, batch_size=1)
         assert any(made)
+
+
+def test_a_masking_strategy_selects_the_spans(tokenizer: Tokenizer) -> None:
+    """Whole entities: the mention is one sentinel, and nothing of it stays in the text."""
+    sample = {"key": "a", "draw": (0,), "text": "the old river flows past the old town", "spans": [[8, 13, "Q1", 1.0]]}
+    [before] = built(tokenizer, [sample])
+    rows = range(before.spans[0].start, before.spans[0].end)
+    rate = (len(rows) + 0.1) / (len(before.streams["text"]["input_ids"]) - 1)
+    after = before.copy()
+    made(tokenizer, rate=rate, masking="entity").corrupt([after], DRAWS)
+    first, ids = tokenizer.vocab_size, before.streams["text"]["input_ids"]
+    assert after.targets["it"]["labels"].tolist() == [first, *ids[list(rows)], first + 1, tokenizer.id("eos")]

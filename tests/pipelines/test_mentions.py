@@ -11,6 +11,8 @@ import workbench
 from kg.graph.store import GraphStore
 from pipelines.commands.knowledge.link import link
 from pipelines.commands.knowledge.mentions import mentions
+from pipelines.preparing.chunks import Chunk
+from pipelines.preparing.mentions import MentionReader
 from tests.evaluation.conftest import command, make_texts, network, prepare, recipe_tree
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
@@ -88,3 +90,13 @@ def test_a_bi_encoder_chooses_by_its_vectors(tmp_path: Path) -> None:
     assert found.numbers["accuracy"] == sum(right) / 2
     assert found.counts == {"questions": 2, "choices": 5}
     assert found.baselines["always the first"]["accuracy"] == 0.5
+
+
+def test_a_worker_receives_every_mention_of_a_text(linked: tuple[Path, Path], tmp_path: Path) -> None:
+    """A chunk is sent as places, and no place begins with the second mention."""
+    links, graph = linked
+    reader = MentionReader(str(graph), 10, 64, "#")
+    records = list(reader.records([links]))
+    assert len(records) > 2
+    received = Chunk(0, records).to_send().received(reader).records
+    assert [record.data for record in received] == [record.data for record in records]

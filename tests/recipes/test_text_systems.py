@@ -59,7 +59,7 @@ REFUSED = {
     ("facts", "ernie-baidu-dialogue"): "has no 'turns'",
     ("perplexity", "llama-chat"): "has no 'turns'",
     ("perplexity", "comet"): "has no unit 'triples'",
-    ("continue", "comet"): "has no 'triples'",
+    ("continue", "comet"): "the head and the relation of a triple",
     ("encode", "unicoder"): "has no language",
     ("encode", "xlm"): "has no language",
     ("encode", "sentilr"): "has no 'tags'",

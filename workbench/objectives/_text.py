@@ -11,6 +11,7 @@ from workbench.pretraining.objective import Continuation
 from workbench.sequences.rows import drop
 from workbench.sequences.sequence import Fields, Sample, Sequence
 from workbench.sequences.text_layout import Frame, Visibility
+from workbench.sequences.triple_text import TripleText
 
 
 def check_one_way(sequence: Sequence, text: Fields) -> None:
@@ -69,3 +70,22 @@ class TextContinuation(Continuation):
 
     def asking_rows(self, last: dict[str, Tensor]) -> dict[str, Tensor] | None:
         return None if self.mask is None else self.next_rows(last, torch.full_like(last["input_ids"], self.mask))
+
+
+class TripleContinuation(TextContinuation):
+    """The tail of a triple follows its head and its relation.
+
+    Args:
+        builder: of the triples.
+    """
+
+    def __init__(self, builder: TripleText, stream: str) -> None:
+        super().__init__(builder.frame, stream, pair=True)
+        self.builder, self.type = builder, builder.types[-1]
+
+    def arrange(self, sample: Sample) -> Sample:
+        return super().arrange(self.builder.question(sample))
+
+    def prompt(self, sequence: Sequence) -> None:
+        check_one_way(sequence, sequence.fields(self.stream))
+        drop(sequence, np.array([sequence.length(self.stream) - 1]), self.stream)  # the end of the empty tail

@@ -12,10 +12,11 @@ import numpy as np
 
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Dropout, Word
-from workbench.objectives._text import TextContinuation, check_one_way
+from workbench.objectives._text import TextContinuation, TripleContinuation, check_one_way
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead
 from workbench.pretraining.objective import BatchTargets, Continuation, Head, Objective
 from workbench.sequences.sequence import Rows, Sequence
+from workbench.sequences.triple_text import TripleText
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
@@ -55,6 +56,8 @@ class Clm(Objective):
         return {}
 
     def continuation(self, builder: Builder) -> Continuation:
+        if isinstance(builder, TripleText):
+            return TripleContinuation(builder, self.stream)
         return TextContinuation(builder.frame, self.stream, pair=builder.pairs)
 
     def head(self, network: Network) -> Head:

@@ -6,7 +6,8 @@ Spans of the text are replaced with a sentinel each; a decoder predicts them:
     target   <extra_id_0> old river <extra_id_1> harbours <extra_id_2> </s>
 
 As in the published code, `rate` of the tokens are in `rate` x tokens / `mean_span` spans. Their lengths, and those of
-the text between them, are drawn uniformly among all that add up to it. The decoder begins with the padding token. With
+the text between them, are drawn uniformly among all that add up to it. A masking strategy selects other spans: those of
+entities are salient spans (Guu et al., arXiv:2002.08909, section 3.4). The decoder begins with the padding token. With
 tied tables its states are scaled by 1 / sqrt(width) before the table; T5 1.1 has a matrix of its own and does not
 scale.
 """
@@ -19,16 +20,20 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
+from workbench.components.building import build
+from workbench.components.calls import call
 from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws, Numbers
-from workbench.core.options.bounds import MeanSpan, PartShare, Word
+from workbench.core.options.bounds import ComponentName, ComponentSpec, MeanSpan, PartShare, Word
 from workbench.objectives._decoder import DecoderObjective, DecoderTarget
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead, token_table
 from workbench.pretraining.objective import Head
 from workbench.sequences.maskings import merged
+from workbench.sequences.protocols import Masking
 from workbench.sequences.rows import recount, replace_spans
 from workbench.sequences.selection import RowGroups, Selection, ranges
 from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence_checks import GROUPS
 from workbench.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
@@ -44,6 +49,7 @@ class SpanCorruption(DecoderObjective):
     Args:
         rate: share of the free tokens that are replaced (not special, not labelled by an earlier objective).
         mean_span: tokens of a span, on average.
+        masking: the masking strategy that selects the spans instead, as for `mlm`.
         sentinels: their number; one less spans can be replaced. Their ids are those of `<extra_id_0>`, `<extra_id_1>`,
             ... where the tokenizer has these (T5's). Otherwise they follow the tokenizer's ids, and the tables of both
             streams need rows for them (`vocab_size`).
@@ -66,8 +72,10 @@ class SpanCorruption(DecoderObjective):
         stream: Word = "text",
         target: Word = "target",
         head: HeadOptions = PLAIN,
+        masking: ComponentName | ComponentSpec | None = None,
     ) -> None:
         super().__init__(tokenizer, stream, target, start="pad", head=head)
+        self.masking: Masking | None = masking and build("masking", masking, "masking", tokenizer=tokenizer)
         self.rate, self.mean_span = rate, mean_span
         self.tokens = tokenizer.vocab_size
         self.sentinels = _sentinels(tokenizer, sentinels)
@@ -80,9 +88,12 @@ class SpanCorruption(DecoderObjective):
         """Replace spans; the target is empty where nothing is replaced."""
         numbers = draws.numbers([sequence.draw for sequence in sequences])
         selection = Selection(sequences, self.stream, self.rate, numbers)
-        free = selection.candidates
-        rows = free[noise(selection.counted(free), self.rate, self.mean_span, numbers)]
-        spans = merged(RowGroups(rows, np.ones(len(rows)), selection.owners[rows]))
+        if self.masking is not None:
+            spans = merged(call(self.masking, "", GROUPS, sequences, self.stream, self.rate, numbers))
+        else:
+            free = selection.candidates
+            rows = free[noise(selection.counted(free), self.rate, self.mean_span, numbers)]
+            spans = merged(RowGroups(rows, np.ones(len(rows)), selection.owners[rows]))
         counts = np.bincount(spans.of, minlength=len(sequences))
         spans = spans.chosen(ranges(np.zeros_like(counts), counts) < len(self.sentinels) - 1)
         return list(map(self._replaced, sequences, spans.by_sequence(selection.starts)))

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from workbench.core.errors import WorkbenchError, shown
 from workbench.core.keyed import Draws
-from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, sequence_of
+from workbench.sequences.builder import CUT_SPAN, TRUNCATED, Builder, sample_text, sequence_of
 from workbench.sequences.missing_fields import missing
 from workbench.sequences.sequence import Sample, Sequence, Span
 from workbench.text.tokenizer import Encoding
@@ -25,7 +26,8 @@ class TripleElement(NamedTuple):
 class TripleText(Builder, ABC):
     """Base of the builders of triples. Each triple is an item with a segment for each element, with its segment type.
 
-    A subclass defines the `parts` of a triple. Entities are `spans` of their names.
+    A subclass defines the `parts` of a triple. Entities are `spans` of their names. A triple without a tail (None) is a
+    question: its last segment is empty.
     """
 
     unit = "triples"
@@ -34,6 +36,21 @@ class TripleText(Builder, ABC):
     @abstractmethod
     def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
         """The elements of a triple, one for each of `types`."""
+
+    def question(self, sample: Sample) -> Sample:
+        """The sample whose triple has everything but the tail, from a text: head, tab, relation.
+
+        Raises:
+            WorkbenchError: the text has fewer or more columns.
+        """
+        names = ("head", "relation")[: len(self.types) - 1]
+        given = [column.strip() for column in sample_text(sample).split("\t")]
+        if len(given) != len(names) or not all(given):
+            raise WorkbenchError(
+                f"input {sample['key']!r} is {shown(sample['text'])}; allowed: the {' and the '.join(names)} of a "
+                "triple, separated by a tab"
+            )
+        return {**sample, "id": given[0], "triples": [{"relation": given[-1], "tail": None}]}
 
     def __call__(self, samples: list[Sample], draws: Draws) -> list[Sequence]:
         triples = [(s, number, triple) for s in samples for number, triple in enumerate(_triples(s))]

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from kg.graph.stated_triples import StatedTriples
 from kg.graph.store import GraphStore
+from workbench.core.errors import unknown
 from workbench.core.options.bounds import Count, Location, Name, Seed
 from workbench.sequences.sequence import Sample
 from workbench.sequences.text_layout import Visibility
@@ -53,11 +54,28 @@ class GraphTripleBuilder(StatedTriples, TripleText):
         self.relation = relation
 
     def parts(self, sample: Sample, triple: dict[str, Any]) -> list[TripleElement]:
+        if triple["tail"] is None:
+            return self._asked(str(sample["id"]), str(triple["relation"]))
         ((known, relation, answer),) = self.stated_triples({**sample, "triples": [triple]})
         head, tail = self._entity(known), self._entity(answer)
         if not self.relation:
             return [head, tail]
         return [head, TripleElement(self.graph.relation_label(relation)), tail]
+
+    def _asked(self, head: str, relation: str) -> list[TripleElement]:
+        """A head and a relation, by their ids or their names, before an empty tail. The head may be any text.
+
+        Raises:
+            WorkbenchError: the graph does not have the relation.
+        """
+        known = self._entity(head) if head in self.graph else TripleElement(head)
+        if not self.relation:
+            return [known, TripleElement("")]
+        names = [self.graph.relation_label(each) for each in self.graph.relation_ids]
+        named = self.graph.relation_label(relation) if self.graph.relation_ids.find(relation) >= 0 else relation
+        if named not in names:
+            raise unknown("relation", relation, names, f"the graph {self.graph.path}")
+        return [known, TripleElement(named), TripleElement("")]
 
     def _entity(self, entity: str) -> TripleElement:
         row = self.graph.row(entity)

@@ -41,7 +41,7 @@ class TripleBuilder(TripleText):
         return [
             TripleElement(label, description, _id(sample.get("id"))),
             TripleElement(triple.get("relation_text") or str(triple["relation"])),
-            TripleElement(triple.get("tail_text") or str(triple["tail"]), "", _id(triple.get("tail"))),
+            TripleElement(triple.get("tail_text") or _id(triple["tail"]) or "", "", _id(triple.get("tail"))),
         ]
 
 
