@@ -16,7 +16,7 @@ NUMBERS, TOTAL = "numbers", "total"
 
 
 class NotebookLog(logging.Handler):
-    """Shows the latest step, the table of losses, warnings, and the other lines in a part that unfolds."""
+    """Shows the latest step, the table of losses, warnings, and the other lines folded away."""
 
     def __init__(self) -> None:
         super().__init__()
