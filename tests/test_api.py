@@ -23,6 +23,7 @@ from pipelines.demo.small_files import write_small_files
 from workbench import api, evaluation_api, model_api
 from workbench.core.errors import WorkbenchError
 from workbench.model_api import Model
+from workbench.report.run import Run
 
 ROOT = Path(__file__).resolve().parents[1]
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
@@ -118,6 +119,22 @@ def test_seeds_are_a_side_of_a_comparison(place: Path, capsys: pytest.CaptureFix
     pair, alone = workbench.compare(one, other, next(iter(other.runs)), samples=100)
     assert (pair.seeds, alone.seeds, pair.items) == ((2, 2), (2, 1), 20)
     assert pair.differences["accuracy"].difference == 0
+    shown = one._repr_html_()
+    assert [name in shown for name in ("<th", "deviation", "one-seed-0")] == [True] * 3
+
+
+def test_runs_results_and_comparisons_are_tables_in_a_notebook(place: Path) -> None:
+    run = workbench.open_run("runs/tiny-text")
+    assert run.tidy_metrics()[0]["name"] == "mlm/loss"
+    assert "<table>" in run._repr_html_()
+    assert "runs/tiny-text" in run._repr_html_()
+    assert "<table>" not in Run("none", Path("none"), {})._repr_html_()
+    result = workbench.evaluate("runs/hours", "classify", "corpora/hours", limit=20)
+    assert "<b>classify</b>" in result._repr_html_()
+    assert "<b>by class</b>" in result._repr_html_()
+    found = workbench.compare("runs/hours", "runs/hours", samples=100)
+    assert found._repr_html_().count("<table>") == len(found) == 1
+    assert found[0]._repr_html_() == found._repr_html_()
 
 
 @pytest.fixture(scope="module")

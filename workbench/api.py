@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 from annotated_types import Ge, Le
 
 from workbench.core.errors import WorkbenchError, unknown
-from workbench.core.files.urls import local_path, url_of
+from workbench.core.files.urls import HUB, local_path, url_of
 from workbench.core.files.yaml_values import assignments
 from workbench.core.options.arguments import checked
 from workbench.core.options.bounds import Means, OutputPlace
@@ -80,7 +80,8 @@ def load_recipe(name: Place | Recipe, overrides: Overrides = (), *, trust: bool 
     listed = assignments(overrides) if isinstance(overrides, Mapping) else list(overrides)
     if isinstance(name, Recipe):
         return with_overrides(name, listed) if listed else name
-    path_here(name, "name")
+    if not os.fspath(name).startswith(HUB):
+        path_here(name, "name")
     return recipe_named(os.fspath(name), listed, trust=trust)
 
 
@@ -118,7 +119,8 @@ def _place(place: Place) -> str:
 
 @checked
 def load(place: Place, overrides: Overrides = (), *, control: str | None = None, trust: bool = False) -> Model:
-    """The model of a run, from its best checkpoint or else the last one, or of a Hugging Face folder or `package:NAME`.
+    """The model of a run, from its best checkpoint or else the last one, or of a Hugging Face folder. `hub:ORG/NAME`
+    is one of the Hugging Face hub, and `package:NAME` one of an installed package.
 
         >>> load("runs/tiny-text").recipe.name
         'tiny-text'
@@ -138,7 +140,8 @@ def load(place: Place, overrides: Overrides = (), *, control: str | None = None,
     path = fetched_run(os.fspath(place))
     if not path.exists() and os.fspath(place) in list_recipes():
         raise WorkbenchError(
-            f"{path} is a recipe, which has no trained weights; allowed: a run, a Hugging Face folder or package:NAME. "
+            f"{path} is a recipe, which has no trained weights; allowed: a run, a Hugging Face folder, hub:ORG/NAME or "
+            "package:NAME. "
             f"workbench.create_model({os.fspath(place)!r}) builds a model with fresh weights"
         )
     return Model(load_run_or_checkpoint(path, listed or None, control=control, trust=trust), path)

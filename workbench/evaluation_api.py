@@ -23,7 +23,7 @@ from workbench.core.options.command import options_from_python
 from workbench.core.options.outputs import check_outputs
 from workbench.core.options.path_options import as_paths
 from workbench.core.options.values import check
-from workbench.evaluation.analysis.comparison import SAMPLES, Comparison, Samples, local_side
+from workbench.evaluation.analysis.comparison import SAMPLES, Comparisons, Samples, local_side
 from workbench.evaluation.analysis.comparison import compare as compared
 from workbench.report.introduction import read_opening
 from workbench.report.page import write_report as write_page
@@ -170,7 +170,7 @@ def compare(
     seed: Seed = 0,
     task: Word | None = None,
     across_variants: bool = False,
-) -> list[Comparison]:
+) -> Comparisons:
     """Test whether runs differ from the first one on the items that both were evaluated on, as `workbench compare`.
 
         >>> result = evaluate("runs/hours", "classify", "corpora/hours")

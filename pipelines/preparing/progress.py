@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from workbench.core.live_output import ProgressBars
 from workbench.core.terminal import Terminal
 from workbench.corpora.manifest import Manifest
 from workbench.corpora.shards.writer import NOT_FINITE
@@ -21,16 +22,17 @@ SHOWN = 60
 
 
 class ProgressBar:
-    """Counts samples and shards on a rich progress bar (on stderr)."""
+    """Counts samples and shards on a progress bar (on stderr)."""
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, console: Terminal = console) -> None:
         self.samples = self.dropped = self.shards = 0
         self.started = time.monotonic()
-        self._bar = Progress(
+        self._bar = ProgressBars(
             TextColumn("{task.description}"),
             BarColumn(bar_width=20),
             TextColumn("{task.fields[state]}"),
             TimeElapsedColumn(),
+            transient=False,
             console=console,
         )
         self._task = self._bar.add_task(title, total=None, state="starting")

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from workbench.components.kinds import import_paths
 from workbench.components.trust import allow
 from workbench.core.errors import WorkbenchError
+from workbench.core.files.urls import HUB
 from workbench.core.files.yaml_values import changed, parse_value
 from workbench.core.packages import PREFIX, TOKENIZER, WEIGHTS, located
 from workbench.interop.checkpoint_files import TORCH, find_files, no_place
@@ -47,9 +48,9 @@ KINDS = {"image": "vision-language", "entity": "knowledge"}
 
 
 def is_checkpoint_folder(name: str) -> bool:
-    """Whether a command's RECIPE names a checkpoint: a folder, a file of weights, or `package:NAME`."""
+    """Whether a command's RECIPE names a checkpoint: a folder, a file of weights, `package:NAME`, `hub:ORG/NAME`."""
     weights = name.endswith((".safetensors", *TORCH)) and os.path.isfile(name)
-    return name.startswith(PREFIX) or os.path.isdir(name) or weights
+    return name.startswith((PREFIX, HUB)) or os.path.isdir(name) or weights
 
 
 def recipe_named(name: str, overrides: Sequence[str] = (), *, trust: bool = False) -> Recipe:

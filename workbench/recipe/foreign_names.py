@@ -72,6 +72,7 @@ def model_hint(name: str, recipes: Iterable[str]) -> str:
     close = max((each for each in plain if last.startswith(each)), key=len, default=None)
     recipe = f" The architecture with fresh weights is the recipe {plain[close]!r}." if close else ""
     return (
-        "It may be a model of the Hugging Face hub; the workbench downloads nothing. To continue from its weights, "
-        f"name the folder with its config.json and model.safetensors: workbench pretrain FOLDER.{recipe}"
+        "It may be a model of the Hugging Face hub, which is downloaded by the name hub:ORG/NAME alone. To continue "
+        "from its weights: workbench pretrain hub:ORG/NAME. Or name the folder with its config.json and "
+        f"model.safetensors.{recipe}"
     )

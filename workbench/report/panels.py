@@ -18,7 +18,8 @@ from workbench.core.errors import WorkbenchError
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import escape, image, number, section, table
 from workbench.report.published import reported
-from workbench.report.run import HELD_OUT, Run, listed, loss_names
+from workbench.report.run import Run, listed, loss_names
+from workbench.runs.metric_tables import HELD_OUT
 
 COUNTED = ("steps", "batch", "parameters")
 Panel = Callable[[Run], str | None]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from workbench.report.html import escape, metric_name, number, section, table
 from workbench.report.results import test_set_of
-from workbench.report.run import HELD_OUT, Record, Run, listed
+from workbench.report.run import Record, Run, listed
+from workbench.runs.metric_tables import HELD_OUT
 
 NOT_MEASURED = "reported, not measured here"
 NOTE = "Published figures and their sources, in the unit of ours. They compare only where data and rules are the same."

@@ -13,8 +13,9 @@ from workbench.metrics.resampling import how_sure
 from workbench.report.chart import Series, line_chart
 from workbench.report.html import decimals_of, escape, fixed, metric_name, number, section, table
 from workbench.report.lines import Line, Values, baselines_of, distinguished, identity, lines_of
-from workbench.report.run import HELD_OUT, Record, Run, loss_names
+from workbench.report.run import Record, Run, loss_names
 from workbench.report.seeds import by_seed, mean_series, merged_run, name_of, seed_spread
+from workbench.runs.metric_tables import HELD_OUT
 
 MAX_COLUMNS = 8
 MAX_CLASSES = 40

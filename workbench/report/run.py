@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from safetensors import SafetensorError, safe_open
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import atomic, real_path, write_text
 from workbench.core.files.yaml_values import read_yaml
-from workbench.core.local_copies import place_of
+from workbench.core.html_table import html_of
+from workbench.core.local_copies import place_of, with_urls
+from workbench.runs.metric_tables import HELD_OUT, long_format, step_table
 from workbench.runs.metrics_file import Record, read_json, read_metrics, read_results, results_in
 from workbench.runs.names import (
     CHECKPOINTS,
@@ -29,8 +32,6 @@ from workbench.runs.names import (
     inside,
     is_run,
 )
-
-HELD_OUT = "held_out/"
 
 
 @dataclass
@@ -67,6 +68,16 @@ class Run:
         """(step, value) of one metric, where it was logged and is finite."""
         found = ((line["step"], line[name]) for line in self.metrics if isinstance(line.get(name), int | float))
         return [(float(step), float(value)) for step, value in found if abs(value) < float("inf")]
+
+    def tidy_metrics(self) -> list[Record]:
+        """The metrics in long format, a row for each number: `step`, `split` (training or held-out), `name`, `value`.
+
+        `pandas.DataFrame(run.tidy_metrics())` has no empty cell.
+        """
+        return long_format(self.metrics)
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(with_urls(repr(self)))}</p>{html_of(step_table(self.metrics)) if self.metrics else ''}"
 
     @property
     def control(self) -> str | None:

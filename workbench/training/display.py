@@ -1,4 +1,4 @@
-"""The display of a run while it trains: a bar on a terminal, plain lines elsewhere, log.txt always."""
+"""The display of a run while it trains: a bar on a terminal, one output in a notebook, else lines; log.txt always."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from workbench.runs.metrics_file import Record
 from workbench.runs.names import LOG
 from workbench.training.callbacks import Callback
 from workbench.training.failures import Spared
+from workbench.training.notebook_log import NUMBERS, TOTAL, NotebookLog
 from workbench.training.rank_statistics import slowest
 
 logger = logging.getLogger(__name__)
@@ -53,6 +54,9 @@ def run_logging(run: Path, world: World, console: Console) -> Iterator[Callable[
         shown = _Shown(console=console, show_path=False, show_level=False)
         shown.setFormatter(PlainFormatter("%(message)s"))
         shown.addFilter(lambda record: not getattr(record, DRAWN, False))
+    elif console.is_jupyter and world.is_main:
+        shown = NotebookLog()
+        shown.setFormatter(PlainFormatter("%(message)s"))
     else:
         shown = logging.StreamHandler(sys.stderr)
         name = world.name.replace("%", "%%")
@@ -219,7 +223,8 @@ class Display(Callback):
                 return
             speed = record.get("seconds_per_step", 0.0)
             left = f"  ETA {_duration((self.total - record['step']) * speed)}" if speed else ""
-            logger.info("step %d/%d  %s%s", record["step"], self.total, text, left)
+            numbers = {NUMBERS: record, TOTAL: self.total}
+            logger.info("step %d/%d  %s%s", record["step"], self.total, text, left, extra=numbers)
 
     @contextmanager
     def _shown(self) -> Iterator[None]:

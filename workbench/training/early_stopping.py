@@ -8,7 +8,8 @@ from typing import Any
 
 from workbench.core.errors import unknown
 from workbench.recipe.train_spec import StopSpec
-from workbench.training.held_out import PREFIX, improves
+from workbench.runs.metric_tables import HELD_OUT
+from workbench.training.held_out import improves
 
 
 class EarlyStopping:
@@ -64,7 +65,7 @@ def held_out_value(values: Mapping[str, float], metric: str, key: str) -> tuple[
     Raises:
         WorkbenchError: there is no such metric.
     """
-    name = metric if metric.startswith(PREFIX) else f"{PREFIX}{metric}"
+    name = metric if metric.startswith(HELD_OUT) else f"{HELD_OUT}{metric}"
     if name not in values:
         raise unknown("metric", name, values, key)
     return name, values[name]

@@ -24,6 +24,7 @@ from workbench.pretraining.memory import Memory
 from workbench.pretraining.objective import GlobalBatchHead, LossOutput
 from workbench.pretraining.task import Task, labels
 from workbench.recipe.train_spec import TrainSpec
+from workbench.runs.metric_tables import HELD_OUT
 from workbench.sequences.batch import MicroBatch
 from workbench.training.embedding_gather import EmbeddingGather
 from workbench.training.losses import (
@@ -42,7 +43,6 @@ from workbench.training.nonfinite import dry
 from workbench.training.parallel import ParallelModel, Work
 
 logger = logging.getLogger(__name__)
-PREFIX = "held_out/"
 HELD_OUT_SPLIT = 1
 
 
@@ -95,7 +95,7 @@ class HeldOut:
             add_sums(total.metrics, metrics)
         values = total.means() | self.measured.metrics(self.world)
         odd = tuple(f"{name}/" for name, (loss, _) in total.losses.items() if not math.isfinite(loss))
-        return {f"{PREFIX}{name}": math.nan if name.startswith(odd) else value for name, value in values.items()}
+        return {f"{HELD_OUT}{name}": math.nan if name.startswith(odd) else value for name, value in values.items()}
 
     def check(self) -> None:
         """Run a micro-batch of each pass whose objectives measure something. It leaves no trace. A missing output of a
@@ -123,7 +123,7 @@ class HeldOut:
     ) -> dict[str, LossOutput | EmbeddedFields]:
         """The outputs of the heads for a micro-batch, by objective."""
         forward = partial(self.root, objectives=list(micro.counts), embed=self.tasks[task].global_batch)
-        return self.micro_pass(forward, micro, step=number, task=f"{PREFIX}{task}", lane=lane, following=following)
+        return self.micro_pass(forward, micro, step=number, task=f"{HELD_OUT}{task}", lane=lane, following=following)
 
     def _pass(self, feed: Feed, task: str, window: Window) -> None:
         steps = self.passes[task].steps

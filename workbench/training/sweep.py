@@ -29,11 +29,12 @@ from workbench.core.files.yaml_values import assignments
 from workbench.core.packages import library
 from workbench.recipe.trees import recipe_from_dict, with_overrides
 from workbench.runs.folder import recipe_values
+from workbench.runs.metric_tables import HELD_OUT
 from workbench.runs.metrics_file import Record, read_metrics
 from workbench.runs.names import is_run
 from workbench.training.callbacks import STOP, Callback, Stop
 from workbench.training.early_stopping import held_out_value
-from workbench.training.held_out import PREFIX, improves
+from workbench.training.held_out import improves
 from workbench.training.pretrain import pretrain
 from workbench.training.sweep_space import check_space, distributions, overrides, read_space
 
@@ -233,7 +234,7 @@ def _runs(folder: Path, settings: SweepSettings, number: int) -> list[Path]:
 
 def _best(run: Path, metric: str) -> float:
     """The best value of the metric over the held-out passes of a run."""
-    name = metric if metric.startswith(PREFIX) else f"{PREFIX}{metric}"
+    name = metric if metric.startswith(HELD_OUT) else f"{HELD_OUT}{metric}"
     best: float | None = None
     for value in (record[name] for record in read_metrics(run) if name in record):
         best = value if improves(name, value, best) else best

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from rich.progress import Progress
 from torch import Tensor
 
 from kg.evaluation.task_options import LinkPredicting, LinkScoring
@@ -31,7 +30,7 @@ from kg.vectors.frequency import FrequencyScores
 from kg.vectors.scores import TripleScores
 from kg.vectors.triple_ranks import QuestionRanks, SampledTriples, rank_triples, rows_of
 from workbench.core.errors import WorkbenchError, shown, unknown
-from workbench.core.terminal import Terminal
+from workbench.core.live_output import ProgressBars
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
@@ -107,7 +106,7 @@ class LinkPrediction(DownstreamTask[Tuning, LinkScoring]):
         sampled = SampledTriples(scoring.candidates, scoring.seed) if scoring.candidates else None
 
         def ranked(scores: TripleScores, what: str) -> QuestionRanks:
-            with Progress(console=Terminal(stderr=True), transient=True) as progress:
+            with ProgressBars() as progress:
                 bar = progress.add_task(what, total=len(triples))
                 options: Any = {"sampled": sampled, "num_entities": graph.num_entities}
                 return rank_triples(

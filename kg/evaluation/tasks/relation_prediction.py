@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from rich.progress import Progress
 
 from kg.evaluation.relation_ranking import (
     FrequentRelations,
@@ -24,7 +23,7 @@ from kg.evaluation.triple_scoring import TripleRows, by_ids, in_words, relation_
 from kg.graph.store import GraphStore
 from kg.objectives.relation_prediction import RelationPrediction
 from kg.vectors.triple_ranks import rows_of
-from workbench.core.terminal import Terminal
+from workbench.core.live_output import ProgressBars
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
@@ -58,7 +57,7 @@ class RelationPredictionTask(DownstreamTask[Tuning, RelationPredictionScoring]):
         known = np.concatenate([trained.rows, held_out.rows, *others])
 
         def ranked(scores: RelationScores) -> RankedRelations:
-            with Progress(console=Terminal(stderr=True), transient=True) as progress:
+            with ProgressBars() as progress:
                 bar = progress.add_task("ranking", total=len(triples))
                 return rank_relations(
                     *(scores, triples, known, graph.num_entities, scoring.batch_size),

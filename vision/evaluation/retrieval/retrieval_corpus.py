@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from rich.progress import track
 from torch import Tensor
 
 from vision.metrics.retrieval_scores import DualScores, MatrixScores
 from vision.objectives._comparing import MatchingHead, MediaContrast, MediaContrastHead
 from workbench.core.errors import WorkbenchError
-from workbench.core.terminal import Terminal
+from workbench.core.live_output import ProgressBars
 from workbench.corpora.corpus import Corpus
 from workbench.evaluation.analysis.generation import without_captions
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun
@@ -286,11 +285,13 @@ class Matcher:
         pairs = np.arange(texts * images)
         return MatrixScores(self(pairs // images, pairs % images).reshape(texts, images))
 
-    def _shown(self, starts: range) -> Iterable[int]:
+    def _shown(self, starts: range) -> Iterator[int]:
         """The batches, with a progress bar if there are more than a few."""
         if len(starts) <= _FEW or not self.run.world.is_main:
-            return starts
-        return track(starts, "matching", console=Terminal(stderr=True), transient=True)
+            yield from starts
+            return
+        with ProgressBars() as progress:
+            yield from progress.track(starts, description="matching")
 
 
 def _batch(run: EvaluatedRun, sequences: list[Sequence]) -> Batch:

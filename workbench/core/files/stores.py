@@ -31,10 +31,14 @@ from workbench.core.local_copies import stands_for
 from workbench.core.terminal import Terminal
 
 SCRATCH = "WORKBENCH_SCRATCH"
+IDENTITIES = ("size", "ETag", "etag", "md5Hash", "blob_id", "mtime", "LastModified", "created")
+"""What stores say about a file that is another one when the file is written again."""
 THREADS = 8
 """Files of a folder that are fetched at once."""
 CORPUS, SHARDS = "corpus.json", (".tar", ".index", ".bundle")
 """The file that makes a folder a corpus, and how the names of its shards and of their indexes end."""
+WEIGHTS, OTHER_WEIGHTS = "model.safetensors", (".bin", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".tflite")
+"""The file that makes a folder a checkpoint, and how the names of the same weights in other forms end."""
 CHANGES = 5
 """Versions of a folder that a process begins to fetch at most."""
 Answer = TypeVar("Answer")
@@ -212,7 +216,7 @@ class Store:
 
 
 def _version(facts: Mapping[str, Any]) -> str:
-    stated = [facts.get(key) for key in ("size", "ETag", "etag", "md5Hash", "mtime", "LastModified", "created")]
+    stated = [facts.get(key) for key in IDENTITIES]
     return repr([str(each) for each in stated if each is not None])
 
 
@@ -320,7 +324,8 @@ def fetched(url: str) -> Path:
 def fetched_folder(store: Store) -> Path | None:
     """The local copy of a folder, in the cache's `folders` (`local_copy`); None if there is no file in it.
 
-    The shards of a corpus are left out: who reads them fetches each (`workbench.corpora.corpus`).
+    The shards of a corpus are left out: who reads them fetches each (`workbench.corpora.corpus`). So are weights in
+    other forms next to a checkpoint's `model.safetensors`.
 
     Raises:
         WorkbenchError: a name leads out of the folder.
@@ -339,7 +344,8 @@ def fetched_folder(store: Store) -> Path | None:
 def _with_folder(names: Iterable[str]) -> list[str]:
     """The files that are copied with a folder."""
     listed = list(names)
-    return [name for name in listed if CORPUS not in listed or "/" in name or not name.endswith(SHARDS)]
+    left_out = SHARDS if CORPUS in listed else OTHER_WEIGHTS if WEIGHTS in listed else ()
+    return [name for name in listed if not name.endswith(left_out) or ("/" in name and left_out == SHARDS)]
 
 
 def _fetch_folder(store: Store, found: dict[str, str], wanted: list[str], folder: Path) -> None:

@@ -25,6 +25,9 @@ _URL = re.compile(r"[A-Za-z][\w+.-]*(::[A-Za-z][\w+.-]*)*://")
 _SHORTENED = re.compile(r"([A-Za-z][\w+.-]+):/(?!/)(.*)", re.DOTALL)
 _FILE = re.compile(r"file:(//)?(?=/)")
 LOCAL_ONLY = "a path on this machine, not a URL"
+HUB = "hub:"
+"""What names of repositories of the Hugging Face hub begin with: `hub:ORG/NAME` is `hf://ORG/NAME`."""
+_REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+(@[\w.-]+)?(/[^/].*)?")
 
 
 def is_url(place: str) -> bool:
@@ -54,11 +57,16 @@ def check_url(url: str) -> None:
 
 def url_of(place: str | os.PathLike[str]) -> str | None:
     """The URL that a place is, also of a path object that was built from one (`s3:/bucket/x`); None for a path.
+    `hub:ORG/NAME` is the URL of a repository of models, `hf://ORG/NAME`.
 
     Raises:
-        WorkbenchError: a URL that is not opened (`check_url`).
+        WorkbenchError: a URL that is not opened (`check_url`), or `hub:` without ORG/NAME.
     """
     text = os.fspath(place)
+    if text.startswith(HUB) and not text.startswith(f"{HUB}//"):
+        if not _REPOSITORY.fullmatch(text.removeprefix(HUB)):
+            raise WorkbenchError(f"{text[:200]!r} names no repository of the Hugging Face hub; write {HUB}ORG/NAME")
+        return f"hf://{text.removeprefix(HUB)}"
     if _FILE.match(text):
         return None
     shortened = _SHORTENED.fullmatch(text)

@@ -21,6 +21,7 @@ from rich.table import Table
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.stores import fetched
 from workbench.core.files.urls import url_of
+from workbench.core.html_table import html_of
 from workbench.evaluation.scoring.evaluation_items import EvaluationItems, read_items
 from workbench.metrics.baselines import equalled
 from workbench.metrics.resampling import Difference, compared_numbers, units_of
@@ -91,6 +92,9 @@ class Comparison:
             table.add_row(name, f"{d.first:.4g}", f"{d.second:.4g}", f"{d.difference:+.4g}", interval, p)
         return table
 
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
+
     def _names(self) -> list[str]:
         """The sides in a few words: as much of the end of their paths as distinguishes them."""
         seeds = [side.split(",") for side in (self.first, self.second)]
@@ -117,6 +121,13 @@ class Comparison:
             yield escape(f"no p: {'; '.join(self.degenerate)}")
 
 
+class Comparisons(list[Comparison]):
+    """Comparisons, which a notebook shows as tables."""
+
+    def _repr_html_(self) -> str:
+        return html_of(*(comparison.table() for comparison in self))
+
+
 def compare(
     sides: Sequence[str],
     *,
@@ -124,7 +135,7 @@ def compare(
     seed: int = 0,
     task: str | None = None,
     across_variants: bool = False,
-) -> list[Comparison]:
+) -> Comparisons:
     """Each other side against the first, on all tasks and corpora that both were evaluated on.
 
     Args:
@@ -136,7 +147,7 @@ def compare(
             corpora, items or numbers, which are named.
     """
     read = [_side(side, task) for side in sides]
-    found = []
+    found = Comparisons()
     for name, other in zip(sides[1:], read[1:], strict=True):
         for one, two in _matched(sides[0], read[0], name, other):
             found.append(_compared(sides[0], one, name, two, samples, seed, across_variants))

@@ -20,6 +20,7 @@ from rich.table import Table
 from workbench.core.errors import WorkbenchError
 from workbench.core.files.drafts import write_text
 from workbench.core.files.urls import LOCAL_ONLY
+from workbench.core.html_table import html_of
 from workbench.core.processes.distributed import distributed
 from workbench.core.terminal import Terminal
 from workbench.evaluation.finetuning.finetuning import recipe_of, run_folder
@@ -81,6 +82,9 @@ class SeedStatistics:
             others = (f"{numbers[name]:.4g}" if name in numbers else "" for numbers in self.baselines.values())
             table.add_row(name, f"{of['mean']:.4g}", f"{of['deviation']:.2g}", *own, *others)
         return table
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table())
 
     def save(self, path: Path) -> None:
         """Write the statistics as JSON."""

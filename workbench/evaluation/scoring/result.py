@@ -18,6 +18,7 @@ from workbench.components.error_context import ErrorContext
 from workbench.core.errors import unknown
 from workbench.core.files.drafts import atomic
 from workbench.core.files.text_files import parse_json
+from workbench.core.html_table import html_of
 from workbench.core.local_copies import with_urls
 from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
@@ -162,10 +163,14 @@ class Result(Mapping[str, float]):
         """Print the table, and those of groups and classes."""
         console = console or Terminal()
         console.print(self.table(folder))
-        for table in group_tables(self):
+        for table in self._further_tables():
             console.print(table)
-        if self.classes:
-            console.print(class_table(self))
+
+    def _further_tables(self) -> list[Table]:
+        return [*group_tables(self), *([class_table(self)] if self.classes else [])]
+
+    def _repr_html_(self) -> str:
+        return html_of(self.table(), *self._further_tables())
 
 
 def corpus_input(corpus: Corpus) -> dict[str, Any]:
