@@ -5,6 +5,7 @@ FROM ${BASE}
 ARG EXTRAS=text,vision,kg
 ARG TORCH_INDEX=https://download.pytorch.org/whl/cpu
 COPY . /source
+# hadolint ignore=DL3013 # pyproject.toml has the versions
 RUN (python -c "import torch" 2>/dev/null || pip install --no-cache-dir --index-url "$TORCH_INDEX" torch torchvision) \
     && pip install --no-cache-dir "/source[$EXTRAS]" \
     && rm -r /source

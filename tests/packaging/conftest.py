@@ -25,13 +25,36 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources.mkdir()
     for name in PACKAGES:
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources / name)
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (built,) = folder.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="session")
+def source_distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution, built from a copy of the files that git tracks."""
+    folder = tmp_path_factory.mktemp("sdist")
+    sources = folder / "sources"
+    for name in tracked_files():
+        (sources / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, sources / name)
+    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(sources)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (built,) = folder.glob("*.tar.gz")
+    return built
+
+
+def tracked_files() -> set[str]:
+    """Paths of the checkout that belong to the project."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this folder is no git checkout")
+    return {name for name in listed.stdout.split("\0") if name and (ROOT / name).is_file()}
 
 
 @pytest.fixture(scope="session")

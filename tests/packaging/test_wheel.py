@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from tests.packaging.conftest import PACKAGES, ROOT, Run
+from tests.packaging.conftest import PACKAGES, ROOT, Run, tracked_files
 
 pytestmark = pytest.mark.slow
 
@@ -101,7 +103,17 @@ def test_the_wheel_holds_the_packages_and_their_data(wheel: Path) -> None:
             if path.is_file() and "__pycache__" not in path.parts
         }
         assert sources <= set(names), sorted(sources - set(names))
+        assert f"{package}/py.typed" in names
     assert any(name.endswith("LICENSE") for name in names)
+
+
+def test_the_source_distribution_holds_every_file_of_the_project(source_distribution: Path) -> None:
+    with tarfile.open(source_distribution) as archive:
+        names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
+    missing = tracked_files() - names
+    assert not missing, sorted(missing)
+    made = {name for name in names - tracked_files() if ".egg-info/" not in name}
+    assert made == {"PKG-INFO", "setup.cfg"}
 
 
 def test_the_recipes_are_listed_from_any_folder(run: Run, installed: Path) -> None:
@@ -119,6 +131,15 @@ def test_the_version_and_the_command_are_declared(wheel: Path) -> None:
     assert "workbench = workbench.__main__:main" in texts["entry_points.txt"]
     assert "License-Expression: Apache-2.0" in texts["METADATA"]
     assert "Requires-Python: >=3.11" in texts["METADATA"]
+
+
+def test_the_page_of_an_index_has_no_link_into_this_folder(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("METADATA")]
+        text = archive.read(name).decode().partition("\n\n")[2]
+    assert "## Install" in text
+    links = re.findall(r"\[[^\]]*\]\(([^)]*)\)", text)
+    assert [link for link in links if not link.startswith("http")] == []
 
 
 def test_a_user_trains_a_layer_and_an_objective_of_their_own(run: Run, tmp_path: Path) -> None:
