@@ -115,7 +115,7 @@ def no_place(place: Path) -> WorkbenchError:
         owner = "" if "/" in str(place) else "OWNER/"
         return WorkbenchError(
             f"there is no run or checkpoint {place}. It may be a model of the Hugging Face hub, and nothing is "
-            f"downloaded for a bare name. hf://{owner}{place} reads it from the hub; a folder with its files is read too"
+            f"downloaded for a bare name. hf://{owner}{place} reads it from the hub; a folder with its files works too"
         )
     return WorkbenchError(
         f"{place} is not a run: {'there is no such folder' if missing else f'it has no {RECIPE}'}; nor is it a "
