@@ -42,7 +42,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.demo run runs/demo
 	@printf '%s\n' '' 'Next, in this shell (docs/quickstart.md):' '  source "$(abspath $(BIN))/activate"' \
-		'  mkdir -p first-try && cd first-try' '  python -m pipelines.demo small-files' \
+		'  python -m pipelines.demo small-files first-try' '  cd first-try' \
 		'  workbench prepare text notes.txt --output corpora/text' \
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 

@@ -4,7 +4,7 @@ or the vectors of their entities."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -84,12 +84,6 @@ def by_vectors(
     train = ProbeExamples(heads, vectors(trained), gold[:, None] == np.arange(classes))
     found: np.ndarray = fit_best(train, _accuracy, "softmax").logits(vectors(tested)).argmax(1)
     return found
-
-
-def labelled(samples: Sequence[Sample], label: str, classes: Mapping[str, int]) -> tuple[list[Sample], np.ndarray]:
-    """The samples that have the label with one of the classes, and the rows of these."""
-    found = [sample for sample in samples if str(sample.get("labels", {}).get(label)) in classes]
-    return found, np.array([classes[str(sample["labels"][label])] for sample in found], np.int64)
 
 
 def _accuracy(logits: np.ndarray, gold: np.ndarray) -> float:

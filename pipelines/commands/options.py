@@ -272,7 +272,13 @@ def chosen_reader(
             raise WorkbenchError(f"--option {option!r} is not NAME=VALUE")
         for each in _having(called, hints):
             values[each][called] = text if is_text(hints[each].get(called)) else _value(text, option)
-    return reader_of(kind, groups, values), [path for read in groups.values() for path in read]
+    try:
+        return reader_of(kind, groups, values), [path for read in groups.values() for path in read]
+    except WorkbenchError as error:
+        if name is None and (options or any(lists.values())):
+            named = ", ".join(groups)
+            error.add_note(f"Detected: {named}. --format chooses another; 'workbench formats' lists them")
+        raise
 
 
 def _having(option: str, hints: Mapping[str, Mapping[str, Any]]) -> list[str]:

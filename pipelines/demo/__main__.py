@@ -51,7 +51,7 @@ def small_files(
 ) -> None:
     """Write the small files that the documentation pages use: texts, a graph, images.
 
-    Example: python -m pipelines.demo small-files
+    Example: python -m pipelines.demo small-files first-try
     """
     from pipelines.demo.small_files import write_small_files
 

@@ -11,8 +11,10 @@ from workbench.cli.app import COMMANDS, ELSEWHERE, app, version
 from workbench.cli.recipes import list_recipes
 from workbench.cli.show import show
 from workbench.core.errors import LISTED, NEAREST, WorkbenchError, unknown
+from workbench.interop.checkpoint_files import check_place, family_of
 from workbench.recipe.foreign_names import KEYS
 from workbench.recipe.reading import load_recipe, recipe_names
+from workbench.runs.folder import check_same
 
 
 def refused(name: str, *overrides: str) -> str:
@@ -68,6 +70,63 @@ def test_a_model_of_the_hub_is_distinguished_from_a_recipe(name: str, recipe: st
     assert "workbench pretrain FOLDER" in reported
     assert ("is the recipe" in reported) == (recipe is not None)
     assert recipe is None or f"is the recipe {recipe!r}" in reported
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        (["--max_steps", "20"], "train.max_steps=20"),
+        (["--max-steps=20"], "train.max_steps=20"),
+        (["--tasks.text.weight", "2"], "tasks.text.weight=2"),
+        (["--seed"], "seed=..."),
+        (["--schedule", "seed=1"], "schedule=..."),
+        (["--learning_rate", "1"], "train.lr=1e-4"),
+        (["--bogus"], "The options are in --help"),
+        (["--outptu", "x"], "--output"),
+    ],
+)
+@pytest.mark.parametrize("command", [["pretrain", "tiny-text"], ["finetune", "classify", "run", "corpus"]])
+def test_a_key_given_as_an_option_is_answered_with_the_change(
+    command: list[str], given: list[str], change: str
+) -> None:
+    with pytest.raises(WorkbenchError, match=re.escape(change)) as error:
+        app.run([*command, *given], "workbench")
+    assert "KEY=VALUE" in str(error.value)
+
+
+def test_a_command_without_a_recipe_knows_no_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app.run(["report", "run", "--max_steps", "20"], "workbench")
+    assert "KEY=VALUE" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "advised"),
+    [("onnx", "--also onnx"), ("int8", "--int8"), ("PyTorch", "--as bert"), ("zz", "components family")],
+)
+def test_a_file_format_is_no_family(name: str, advised: str) -> None:
+    with pytest.raises(WorkbenchError, match=advised) as error:
+        family_of(name)
+    assert "nearest" not in str(error.value)
+
+
+def test_a_run_that_is_a_name_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with pytest.raises(WorkbenchError, match=r"downloaded for a bare name\. hf://openai/clip-vit-base-patch32 reads"):
+        check_place(Path("openai/clip-vit-base-patch32"))
+    with pytest.raises(WorkbenchError, match="hf://OWNER/bert-base-uncased reads"):
+        check_place(Path("bert-base-uncased"))
+    with pytest.raises(WorkbenchError, match="runs/mine is not a run: there is no such folder"):
+        check_place(Path("runs/mine"))
+
+
+def test_the_run_of_another_recipe_is_named_before_some_of_its_keys(tmp_path: Path) -> None:
+    with pytest.raises(WorkbenchError, match="of another recipe: 'tiny-text', not 'tiny-joint'") as error:
+        check_same(load_recipe("tiny-text"), load_recipe("tiny-joint"), tmp_path)
+    assert str(error.value).count(" -> ") == NEAREST
+    with pytest.raises(WorkbenchError, match=r"with other values. These keys differ:\n  train.lr: 0"):
+        check_same(load_recipe("tiny-text"), load_recipe("tiny-text", ["train.lr=0.5"]), tmp_path)
 
 
 @pytest.mark.parametrize("word", ELSEWHERE)

@@ -101,19 +101,31 @@ def page_folder(raw_files: Path, tmp_path: Path, request: pytest.FixtureRequest)
     torch.set_num_threads(threads)
 
 
+class Place:
+    """The folder in which a page's reader is: that of the page, until a `cd`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+
+@pytest.fixture
+def place(page_folder: Path) -> Place:
+    return Place(page_folder)
+
+
 Ran = tuple[int, str]
 
 
 @pytest.fixture
-def in_process(page_folder: Path) -> Callable[[Callable[[], object]], Ran]:
-    """Runs a function in a process forked from this one, in the page's folder; its exit code and what it said.
+def in_process(page_folder: Path, place: Place) -> Callable[[Callable[[], object]], Ran]:
+    """Runs a function in a process forked from this one, where the reader is; its exit code and what it said.
 
     Starting Python and importing torch for every command would take most of the time.
     """
 
     def run(function: Callable[[], object]) -> Ran:
         output = page_folder.parent / "output.txt"
-        process = multiprocessing.get_context("fork").Process(target=_child, args=(function, page_folder, output))
+        process = multiprocessing.get_context("fork").Process(target=_child, args=(function, place.folder, output))
         process.start()
         process.join(300)
         if process.is_alive():
@@ -148,11 +160,14 @@ def _child(function: Callable[[], object], folder: Path, output: Path) -> None:
 
 
 @pytest.fixture
-def command(in_process: Callable[[Callable[[], object]], Ran], page_folder: Path) -> Callable[[str], Ran]:
+def command(in_process: Callable[[Callable[[], object]], Ran], place: Place) -> Callable[[str], Ran]:
     """Runs one shell command of a page: `workbench` quickly, everything else with bash."""
 
     def run(line: str) -> Ran:
         words = shlex.split(line)
+        if words[0] == "cd":
+            place.folder = place.folder / words[1]
+            return int(not place.folder.is_dir()), f"cd to {place.folder}"
         if words[0] == "workbench" and not {"|", ">", "&&", ";"} & set(words):
 
             def call() -> None:
@@ -161,14 +176,14 @@ def command(in_process: Callable[[Callable[[], object]], Ran], page_folder: Path
 
             return in_process(call)
         if words[0] == "make":
-            line, place = f"make --dry-run {shlex.join(words[1:])}", ROOT
+            line, folder = f"make --dry-run {shlex.join(words[1:])}", ROOT
         else:
-            place = page_folder
+            folder = place.folder
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
         environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", line],
-            cwd=place,
+            cwd=folder,
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -13,7 +13,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,11 +96,27 @@ def page_cases() -> Iterator[Any]:
 
 @pytest.mark.parametrize("page", page_cases())
 def test_every_block_runs(
-    page: Path, page_folder: Path, command: Callable[[str], Any], in_process: Callable[..., Any]
+    page: Path, place: Any, command: Callable[[str], Any], in_process: Callable[..., Any]
 ) -> None:
-    for where, block in with_needs(page):
+    run(with_needs(page), place, command, in_process)
+
+
+@pytest.mark.docs
+@pytest.mark.parametrize("page", [ROOT / "README.md"], ids=label)
+def test_the_quickstart_and_a_page_run_where_the_readme_left_its_reader(
+    page: Path, place: Any, command: Callable[[str], Any], in_process: Callable[..., Any]
+) -> None:
+    for following in (page, ROOT / "docs" / "quickstart.md", ROOT / "docs" / "text.md"):
+        run(with_needs(following), place, command, in_process)
+
+
+def run(
+    parts: Iterable[tuple[str, Block]], place: Any, command: Callable[[str], Any], in_process: Callable[..., Any]
+) -> None:
+    """Blocks, one after the other. `place` is where the reader is."""
+    for where, block in parts:
         if block.title:
-            path = page_folder / block.title
+            path = place.folder / block.title
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(block.text, "utf-8")
         elif block.language == "bash":
@@ -130,6 +147,32 @@ def test_the_second_job_shows_what_the_knowledge_is_for(page: Path, page_folder:
     }
     assert found["knowing"]["accuracy"] > 0.8
     assert max(found[name]["accuracy"] for name in ("without", "permuted")) < 0.5
+
+
+def outputs(page: Path) -> Iterator[tuple[str, str]]:
+    """What a page's `prepare`, `pretrain` and `finetune` write, from the folder where it begins, and the command."""
+    folder = ""
+    for block in blocks(page):
+        for line in commands(block.text) if block.language == "bash" else ():
+            words = shlex.split(line)
+            if words[0] == "cd":
+                folder += f"{words[1]}/"
+            elif words[:2] == ["workbench", "prepare"] and "--output" in words:
+                yield folder + words[words.index("--output") + 1], " ".join(sorted(words))
+            elif words[0] == "workbench" and words[1] in ("pretrain", "finetune"):
+                named = words[words.index("--output") + 1] if "--output" in words else f"runs/{words[2]}"
+                yield folder + named, " ".join(sorted(words))
+
+
+def test_pages_that_are_read_in_one_folder_do_not_write_the_same_with_other_options() -> None:
+    """A corpus or a run that was begun with other options is refused: the second page would stop at once."""
+    pages: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
+    for page in PAGES_THAT_RUN:
+        for output, line in outputs(page):
+            pages[output][label(page)].add(line)
+    clashes = [(output, [*found]) for output, found in pages.items() if len({*map(frozenset, found.values())}) > 1]
+    known = {"video-and-speech.md", *(label(page) for page in EXTENDING.glob("*.md"))}
+    assert [clash for clash in clashes if not known.issuperset(clash[1])] == []
 
 
 def test_the_pages_a_newcomer_needs_have_commands() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,23 @@ def test_every_kind_of_input_says_the_same_of_a_text(
     assert [row["probabilities"] for row in listed] == [pytest.approx(row, abs=1e-5) for row in wanted]
     assert model.predict(TEXTS[0])["prediction"] == listed[0]["prediction"]
     assert model.predict([{"text": text} for text in TEXTS], "classify") == listed
+
+
+def test_a_record_without_a_text_stops_or_is_left_out(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "records.jsonl"
+    file.write_text(json.dumps({"text": TEXTS[0]}) + '\n{"txt": 3}\n')
+    with pytest.raises(WorkbenchError, match=r"records.jsonl:2: no field 'text'.* with --on-error skip"):
+        said(capsys, "classify", str(world.run), str(file))
+    assert len(said(capsys, "classify", str(world.run), str(file), "--on-error", "skip")) == 1
+
+
+def test_a_run_without_its_tokenizer_names_the_file(world: World, tmp_path: Path) -> None:
+    run = Path(shutil.copytree(world.run, tmp_path / "run"))
+    (run / "tokenizer.json").unlink()
+    with pytest.raises(WorkbenchError, match=r"run has no tokenizer.json, the copy of the tokenizer .* trained with"):
+        workbench.load(run)
 
 
 def test_several_places_have_keys_of_their_own(

@@ -234,6 +234,7 @@ def test_a_table_of_six_columns_fits_eighty_letters(monkeypatch: pytest.MonkeyPa
     shown = SimpleNamespace(
         task="retrieval", numbers=numbers, counts={}, variant="", control=None, baselines=baselines, num_items=300,
         bounds=["same features"], seed=0, intervals=dict.fromkeys(numbers, interval), used=None, dropped=None,
+        unlearned=[],
     )  # fmt: skip
     console = Console(width=80, record=True, file=io.StringIO())
     console.print(number_table(shown))

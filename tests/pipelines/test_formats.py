@@ -24,7 +24,7 @@ from pipelines.sources.files import expand, inside, passed_over
 from tests.docs.test_blocks import example
 from tests.pipelines.test_commands import prepare
 from tests.preparing import app
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import WorkbenchError, message
 from workbench.corpora.manifest import parse_manifest
 
 TEXTS = {
@@ -133,8 +133,9 @@ def test_each_format_takes_the_options_that_it_has(tmp_path: Path, stored: Any) 
     options = ["--option", "document=line", "--option", "text_field=body"]
     prepare("text", tmp_path / "a.txt", tmp_path / "b.jsonl", "-o", tmp_path / "corpus", "--workers", 1, *options)
     assert [sample["text"] for sample in stored(tmp_path / "corpus")] == ["one", "two", "three"]
-    with pytest.raises(WorkbenchError, match="unknown option 'txt_field'"):
+    with pytest.raises(WorkbenchError, match="unknown option 'txt_field'") as error:
         prepare("text", tmp_path / "a.txt", tmp_path / "b.jsonl", "-o", tmp_path / "c", "--option", "txt_field=body")
+    assert "Detected: plain-text, json-lines." in message(error.value)
 
 
 def test_a_graph_is_of_one_format(tmp_path: Path) -> None:

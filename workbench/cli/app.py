@@ -19,6 +19,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
+from workbench.cli.keyed_command import KeyedCommand
 from workbench.core.errors import BUG, WorkbenchError, memory_error, message, system_error, unknown
 from workbench.core.local_copies import with_urls
 from workbench.core.options.command import command
@@ -228,7 +229,7 @@ def needed_packages(called: str) -> Iterator[None]:
 def typer_app(function: Callable[..., Any]) -> typer.Typer:
     """A typer app with this function as its only command."""
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
-    app.command()(command(function))
+    app.command(cls=KeyedCommand)(command(function))
     return app
 
 

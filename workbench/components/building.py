@@ -49,7 +49,8 @@ def find(kind: str, name: str) -> Any:
     """
     path = KINDS[kind].path(name)
     if path != name and not KINDS[kind].has(name):
-        raise unknown(kind, name, [*short_names(kind), "package.module:Class"])
+        listed = f"'workbench components {kind}' lists them."
+        raise unknown(kind, name, [*short_names(kind), "package.module:Class"], advice=listed)
     return _of_kind(kind, import_named(kind, path), name)
 
 

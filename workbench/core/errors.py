@@ -150,7 +150,7 @@ def shown(value: object) -> str:
 
 LISTED = 12
 """The number of valid names up to which a message lists all of them; otherwise it lists the nearest."""
-NEAREST, MANY = 5, 2000
+NEAREST = 5
 
 
 def nearest(name: str, valid: Iterable[str]) -> list[str]:
@@ -162,14 +162,14 @@ def unknown(
     what: str, name: str, valid: Iterable[str], where: str = "", unlisted: Iterable[str] = (), advice: str = ""
 ) -> WorkbenchError:
     """The error for a name that does not exist. It lists the nearest valid names, then all except the `unlisted`, or
-    the five nearest of many. `advice` follows."""
+    up to five near ones of many. `advice` follows."""
     choices = sorted(valid)
     close = nearest(name, [*choices, *unlisted])
     guess = f" Did you mean {' or '.join(repr(c) for c in close)}?" if close else ""
     place = f" in {where}" if where else ""
     listed = f"Valid: {', '.join(choices) if choices else 'none'}."
     if len(choices) > LISTED:
-        cutoff = 0.0 if len(choices) < MANY else 0.5  # comparing with a whole vocabulary takes seconds
-        some = difflib.get_close_matches(name, choices, n=NEAREST, cutoff=cutoff) or choices[:NEAREST]
-        listed = f"Valid are {len(choices):,}; the nearest: {', '.join(some)}."
+        near = difflib.get_close_matches(name, choices, n=NEAREST, cutoff=0.5)  # names less alike would mislead
+        some = f"; the nearest: {', '.join(near)}" if near else f", among them {', '.join(choices[:NEAREST])}"
+        listed = f"Valid are {len(choices):,}{some}."
     return WorkbenchError(f"unknown {what} {name!r}{place}.{guess} {listed}{' ' * bool(advice)}{advice}")

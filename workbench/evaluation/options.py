@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, TypedDict, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal, TypedDict, get_type_hints
 
 import typer
 
@@ -173,6 +173,10 @@ class Predicting(HeadReading):
         typer.Option(help="The linker, or graph, for texts without links; default: the graph that the run reads."),
     ] = None
     limit: Annotated[Count | None, typer.Option(help="Only the first N inputs.")] = None
+    on_error: Annotated[
+        Literal["stop", "skip"],
+        typer.Option(help="Records of files for `prepare` that do not fit their format: stop, or skip and count them."),
+    ] = "stop"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,6 +25,7 @@ from workbench.core.packages import WEIGHTS as IN_PACKAGES
 from workbench.core.packages import located
 from workbench.corpora.manifest import FILE_NAME
 from workbench.interop.scaled_tensors import scaled
+from workbench.recipe.foreign_names import is_hub_name
 from workbench.runs.names import RECIPE, TOKENIZER, is_run
 from workbench.runs.output_places import check_apart
 from workbench.text.tokenizer_layouts import ROLES_FILE, SETTINGS_FILE
@@ -53,6 +54,14 @@ FOREIGN = (".json", ".safetensors", *TORCH, ".txt", ".model")
 """Suffixes of the files of a checkpoint: one of another name means that another program wrote the folder."""
 NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
 
+_EVERY = "Every family writes model.safetensors, which torch, transformers and safetensors read: --as bert."
+FORMS = {
+    "onnx": "ONNX is a form of a family: --as bert --also onnx.",
+    "int8": "int8 is a form of a family: --as bert --int8.",
+    "sentencetransformers": "sentence-transformers is a form of a family: --as bert --also sentence-transformers.",
+    **dict.fromkeys(("pytorch", "torch", "safetensors", "hf", "huggingface", "transformers"), _EVERY),
+}
+"""Advice for names of file formats and libraries, which are no families."""
 Also = Literal["sentence-transformers", "onnx"]
 """The libraries for which an export adds files to its own."""
 
@@ -101,9 +110,16 @@ def check_place(place: Path) -> None:
 
 def no_place(place: Path) -> WorkbenchError:
     """The error about a place that is neither a run nor a checkpoint."""
+    missing = not located(place, IN_PACKAGES).exists()
+    if missing and is_hub_name(str(place)):
+        owner = "" if "/" in str(place) else "OWNER/"
+        return WorkbenchError(
+            f"there is no run or checkpoint {place}. It may be a model of the Hugging Face hub, and nothing is "
+            f"downloaded for a bare name. hub:{owner}{place} reads it from the hub; a folder with its files works too"
+        )
     return WorkbenchError(
-        f"{place} is not a run: it has no {RECIPE}; nor is it a checkpoint, which has a configuration and weights "
-        "(Hugging Face's config.json and model.safetensors)"
+        f"{place} is not a run: {'there is no such folder' if missing else f'it has no {RECIPE}'}; nor is it a "
+        "checkpoint, which has a configuration and weights (Hugging Face's config.json and model.safetensors)"
     )
 
 
@@ -282,7 +298,8 @@ def family_of(name: str) -> str:
         return name
     found = [each for each in known if _plain(name) in (_plain(each), _plain(each.rpartition(".")[2]))]
     if not found:
-        raise unknown(KIND, name, [*known, "package.module:Class"])
+        advice = FORMS.get(_plain(name), f"'workbench components {KIND}' lists them.")
+        raise unknown(KIND, name, [*known, "package.module:Class"], advice=advice)
     if len(found) > 1:
         raise WorkbenchError(f"{name} may be the families {', '.join(found)}; name one of them")
     return found[0]

@@ -8,6 +8,7 @@ With p the pooled output of a stream and y the class,
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,7 @@ from workbench.metrics.tallies import Tally
 from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.sequences.transfer import rows_where
 
 if TYPE_CHECKING:
@@ -67,6 +68,13 @@ class Classify(Objective):
     @classmethod
     def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
         return options.get("classes")
+
+    @classmethod
+    def constant_loss(cls, options: Mapping[str, Any], samples: Iterable[Sample]) -> float | None:
+        """The entropy of the classes: ln of their number where all are as frequent."""
+        labels = (sample.get("labels", {}).get(options.get("label", "label")) for sample in samples)
+        counts = np.array([*Counter(str(label) for label in labels if label is not None).values()], np.float64)
+        return float(-(counts / counts.sum() * np.log(counts / counts.sum())).sum()) if len(counts) > 1 else None
 
     @property
     def names(self) -> list[str]:

@@ -8,8 +8,9 @@ With p_k the pooled output next to the k-th choice and y the right one,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import math
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -23,7 +24,7 @@ from workbench.models.permutation import padded_groups
 from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.sequences.transfer import rows_where
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ class MultipleChoice(Objective):
 
     def __init__(self, stream: Word = "text", dropout: Dropout = 0.1) -> None:
         self.stream, self.dropout = stream, dropout
+
+    @classmethod
+    def constant_loss(cls, options: Mapping[str, Any], samples: Iterable[Sample]) -> float | None:
+        """The mean of ln of the number of choices."""
+        found = [math.log(len(sample["choices"])) for sample in samples if "answer" in sample]
+        return sum(found) / len(found) if found else None
 
     def corrupt(self, sequences: list[Sequence], draws: Draws) -> BatchTargets:
         """Writes the targets of every sequence; changes nothing.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ from workbench.metrics.correlations import number_scores
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
 from workbench.sequences.batch import Batch
-from workbench.sequences.sequence import Sequence
+from workbench.sequences.sequence import Sample, Sequence
 from workbench.sequences.transfer import rows_where
 
 if TYPE_CHECKING:
@@ -55,6 +55,13 @@ class Regression(Objective):
 
     def __init__(self, label: Name | None = "label", stream: Word = "text", dropout: Dropout = 0.1) -> None:
         self.label, self.stream, self.dropout = label or "", stream, dropout
+
+    @classmethod
+    def constant_loss(cls, options: Mapping[str, Any], samples: Iterable[Sample]) -> float | None:
+        """The variance of the numbers."""
+        labels = (sample.get("labels", {}).get(options.get("label", "label")) for sample in samples)
+        numbers = [found for label in labels if label is not None and (found := number_of(label)) is not None]
+        return float(np.var(numbers)) if numbers else None
 
     def number(self, sequence: Sequence) -> float:
         """The number of a sequence; NaN where it has no such label.

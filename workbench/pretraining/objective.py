@@ -12,7 +12,7 @@ which turns streams into a sum and metrics. The trainer divides by the count ove
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -162,6 +162,12 @@ class Objective:
     @classmethod
     def class_names(cls, options: Mapping[str, Any]) -> list[str] | None:
         """The classes of the rows of the parameters in `Head.by_class`, of an objective with these options."""
+        return None
+
+    @classmethod
+    def constant_loss(cls, options: Mapping[str, Any], samples: Iterable[Sample]) -> float | None:
+        """The mean loss of the best constant prediction over samples, of an objective with these options; None where it
+        is not known."""
         return None
 
     @property

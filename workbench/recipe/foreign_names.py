@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 EPOCHS = "train.max_steps; an epoch is the samples (workbench show CORPUS) / train.global_batch_size"
 KEYS = {
@@ -63,16 +64,22 @@ def key_hint(key: str) -> str:
     return f"The corresponding setting is {meant}." if meant else ""
 
 
+def is_hub_name(name: str) -> bool:
+    """Whether a name that is no file may be that of a model of the Hugging Face hub."""
+    owner, slash, _ = name.partition("/")
+    return bool(_HUB.search(name)) and not name.startswith((".", "/")) and not (slash and Path(owner).exists())
+
+
 def model_hint(name: str, recipes: Iterable[str]) -> str:
     """Advice for a model name of the Hugging Face hub; empty if it is not one."""
-    if not _HUB.search(name) or name.startswith((".", "/")):
+    if not is_hub_name(name):
         return ""
     last = re.sub(r"[^a-z0-9]", "", name.rpartition("/")[2].lower())
     plain = {re.sub(r"[^a-z0-9]", "", recipe): recipe for recipe in recipes}
     close = max((each for each in plain if last.startswith(each)), key=len, default=None)
     recipe = f" The architecture with fresh weights is the recipe {plain[close]!r}." if close else ""
     return (
-        "It may be a model of the Hugging Face hub, which is downloaded by the name hub:ORG/NAME alone. To continue "
-        "from its weights: workbench pretrain hub:ORG/NAME. Or name the folder with its config.json and "
-        f"model.safetensors.{recipe}"
+        "It may be a model of the Hugging Face hub; nothing is downloaded for a bare name. To continue from its "
+        "weights, name it as hub:ORG/NAME, or name the folder with its config.json and model.safetensors: "
+        f"workbench pretrain FOLDER.{recipe}"
     )

@@ -68,6 +68,8 @@ class Line:
             tags.append(f"evaluated with {result['control']}")
         if any(each.get("seen") for each in self.results):
             tags.append(OVERLAP)
+        if any(each.get("unlearned") for each in self.results):
+            tags.append("hardly learned")
         return [*tags, *(f"{name} {identity(value)}" for name, value in _options(result).items()), *self.more]
 
     @property

@@ -12,7 +12,7 @@ from typing import Any
 from workbench.components.building import find, options_of
 from workbench.components.kinds import import_paths
 from workbench.components.trust import CODE, allow, own_code
-from workbench.core.errors import WorkbenchError
+from workbench.core.errors import LISTED, NEAREST, WorkbenchError
 from workbench.core.files.drafts import check_file, check_folder, is_draft, real_path, write_text
 from workbench.core.files.lock import LOCK
 from workbench.core.local_copies import with_urls
@@ -176,15 +176,19 @@ def check_same(old: Recipe, new: Recipe, run: Path) -> None:
     free = MAY_CHANGE if _goes_by_max_steps(new.train.lr_schedule) else [*MAY_CHANGE, MAX_STEPS]
     fixed = [key for key in keys if not any(fnmatch.fnmatchcase(key, pattern) for pattern in free)]
     if fixed:
-        listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in fixed)
+        shown = fixed if len(fixed) <= LISTED else fixed[:NEAREST]
+        listed = "\n".join(f"  {key}: {before.get(key, 'not there')} -> {after.get(key, 'not there')}" for key in shown)
+        if len(shown) < len(fixed):
+            listed += f"\n  and {len(fixed) - len(shown)} more"
+        other = "with other values" if old.name == new.name else f"of another recipe: {old.name!r}, not {new.name!r}"
         warmup = new.train.lr_schedule.get("warmup_steps", 0)
         longer = (
             f"\nThe learning rate goes by {MAX_STEPS} (lr_schedule: {schedule}, warmup_steps: {warmup}), so another "
             f"number would make it jump; to train longer, start a new run from these weights: model.init_from={run}"
         )
         raise WorkbenchError(
-            f"{run} holds a run of another recipe; these keys differ:\n{listed}\nResume with the old values, or choose "
-            f"another run folder{longer if MAX_STEPS in fixed else ''}"
+            f"{run} holds a run {other}. These keys differ:\n{listed}\nResume with the old values, or choose "
+            f"another run folder{longer if MAX_STEPS in fixed and old.name == new.name else ''}"
         )
 
 

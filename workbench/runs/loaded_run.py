@@ -82,10 +82,15 @@ def open_found(found: FoundRun) -> LoadedRun:
     """The model with its trained weights, in evaluation mode.
 
     Raises:
-        WorkbenchError: a graph, vectors or a tokenizer that changed since, a checkpoint that does not fit, or weights
-            that are not finite.
+        WorkbenchError: a graph, vectors or a tokenizer that changed since or is gone, a checkpoint that does not
+            fit, or weights that are not finite.
     """
     saved = found.folder / TOKENIZER
+    if found.recipe.tokenizer is not None and not saved.is_file():
+        raise WorkbenchError(
+            f"{found.folder} has no {TOKENIZER}, the copy of the tokenizer that the run was trained with "
+            f"({found.recipe.tokenizer}). Copy the file there from another copy of the run, or from that place"
+        )
     with noted() as read, read_from_here(found.folder), without_rows():
         loaded = built(found.recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
     refuse_other(found.folder, read)

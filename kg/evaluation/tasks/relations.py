@@ -11,11 +11,12 @@ from typing import Any
 import torch
 
 from kg.evaluation.contamination import stated_facts
-from kg.evaluation.relation_baselines import by_mentions, by_vectors, entity_of, labelled, mention_of, words_of
+from kg.evaluation.relation_baselines import by_mentions, by_vectors, entity_of, mention_of, words_of
 from kg.evaluation.task_options import RelationPredicting, RelationScoring, RelationTuning
 from kg.objectives._reading import as_option
 from kg.objectives.relations import ROLES, Relations
 from workbench.evaluation.finetuning.inheritance import text_sequence
+from workbench.evaluation.finetuning.labels import labelled
 from workbench.evaluation.scoring.asked import place_of
 from workbench.evaluation.scoring.downstream_task import Setup
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun

@@ -121,7 +121,7 @@ def test_several_seeds_are_tabulated(pretrained: Path, prepared: Callable[..., s
     several = tuning(pretrained, train, tmp_path / "x", score=["limit=12"], **options)
     spread = fine_tune_seeds(Classification(), several)
     assert spread.options == {"limit": 12}
-    (always,) = spread.baselines.values()
+    always = spread.baselines["always 1"]
     assert 0 < always["accuracy"] < 1
     for wrong, message in (("limet=3", "unknown option 'limet'.*limit"), ("limit=none", "--score limit")):
         with pytest.raises(WorkbenchError, match=message):

@@ -35,6 +35,7 @@ class NetworkTask(DownstreamTask[Tuning, AnalysisScoring]):
     """Base of the tasks that analyse a network alone."""
 
     objective = Objective
+    scored = False
     panels = ("workbench.evaluation.analysis_panels:analysed",)
 
     def chosen(self, loaded: LoadedRun, options: Any) -> EvaluatedRun:

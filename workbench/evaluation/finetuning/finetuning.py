@@ -18,6 +18,7 @@ from workbench.evaluation.finetuning.first_samples import check_tuning
 from workbench.evaluation.finetuning.teaching import with_teachers
 from workbench.evaluation.options import Tuning
 from workbench.evaluation.scoring.downstream_task import DownstreamTask, Setup
+from workbench.evaluation.scoring.learning_progress import unlearned
 from workbench.interop.run_or_checkpoint import name_at, pooler_at, recipe_at
 from workbench.interop.stored_networks import with_stored_networks
 from workbench.pretraining.task import DEFAULT_NETWORK
@@ -46,7 +47,10 @@ def fine_tune(task: DownstreamTask[Any, Any], tuning: Tuning, callbacks: Iterabl
             f"For one run, pass them to `workbench evaluate {task.name}`"
         )
     place = run_folder(task, tuning)
-    folder = pretrain(recipe_of(task, tuning), place, callbacks=callbacks)
+    recipe = recipe_of(task, tuning)
+    folder = pretrain(recipe, place, callbacks=callbacks)
+    for remark in unlearned(folder, recipe):
+        logger.warning(remark)
     logger.info("next: workbench evaluate %s %s CORPUS", task.name, place)
     return folder
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
@@ -30,6 +32,12 @@ def label_counts(samples: Iterable[Sample]) -> dict[str, Counter[str]]:
         for label, value in sample.get("labels", {}).items():
             found.setdefault(label, Counter())[str(value)] += 1
     return found
+
+
+def labelled(samples: Sequence[Sample], label: str, classes: Mapping[str, int]) -> tuple[list[Sample], np.ndarray]:
+    """The samples that have the label with one of the classes, and the rows of these."""
+    found = [sample for sample in samples if str(sample.get("labels", {}).get(label)) in classes]
+    return found, np.array([classes[str(sample["labels"][label])] for sample in found], np.int64)
 
 
 def chosen_label(

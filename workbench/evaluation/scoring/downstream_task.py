@@ -74,6 +74,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
         recipe: one that pretrains with it, for the message where a task for evaluation alone meets a run without it.
         text_files: the ends of the names of files that `predict` reads line by line.
         gathers: whether each rank scores a share of the corpus, and the results are gathered (`Evaluated.world`).
+        scored: whether its numbers say how well something was learned, so that those on training data are too good.
         panels: import paths of the report's panels for this task's results (`workbench.report.panels`).
     """
 
@@ -84,6 +85,7 @@ class DownstreamTask(Generic[TuningOptions, ScoringOptions]):
     recipe: str = ""
     text_files: tuple[str, ...] = (".txt", ".text", "")
     gathers: bool = False
+    scored: bool = True
     panels: tuple[str, ...] = ()
 
     @property

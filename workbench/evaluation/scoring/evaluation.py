@@ -23,6 +23,7 @@ from workbench.evaluation.options import MeasuringOptions, Scoring
 from workbench.evaluation.scoring.downstream_task import DownstreamTask
 from workbench.evaluation.scoring.evaluated_run import EvaluatedRun, OpenedRun
 from workbench.evaluation.scoring.finite_scores import finite_scores
+from workbench.evaluation.scoring.learning_progress import unlearned
 from workbench.evaluation.scoring.result import MAX_NAME, Result, corpus_input
 from workbench.evaluation.scoring.task_finder import note_own_code
 from workbench.evaluation.scoring.training_overlap import warn_overlap
@@ -80,7 +81,9 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world:
     result.options = scoring.chosen()
     result.seed = run.loaded.recipe.seed if isinstance(run, EvaluatedRun) and is_run(scoring.run) else None
     if world.is_main:
-        result.seen = warn_overlap(scoring.run, corpus)
+        result.seen = warn_overlap(scoring.run, corpus) if task.scored else []
+        if isinstance(run, EvaluatedRun) and is_run(scoring.run) and task.tuning is not None:
+            result.unlearned = unlearned(scoring.run, run.loaded.recipe)
         result.take_intervals()
         if scoring.predictions is not None:
             task.write_predictions(scoring.predictions, result)

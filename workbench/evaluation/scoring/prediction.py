@@ -141,7 +141,8 @@ class Predictor:
         kind = "image-text" if getattr(self.run.task.builder, "image", None) is not None else "text"
         with tempfile.TemporaryDirectory(prefix="workbench-") as folder:
             with redirect_stdout(sys.stderr):  # where the lines go, only lines go
-                made = preparing.prepare(kind, inputs=[str(source)], output=f"{folder}/corpus")
+                output = f"{folder}/corpus"
+                made = preparing.prepare(kind, inputs=[str(source)], output=output, on_error=self.options.on_error)
             yield from self.of_corpus(made)
 
     def _linked(self, samples: list[Sample]) -> list[Sample]:

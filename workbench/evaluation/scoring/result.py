@@ -55,6 +55,7 @@ class Result(Mapping[str, float]):
         seed: the seed of the run.
         seen: how the run was trained on its test set, or chosen by it
             (`workbench.evaluation.scoring.training_overlap`).
+        unlearned: what the run's training has not learned (`workbench.evaluation.scoring.learning_progress`).
     """
 
     task: str
@@ -77,6 +78,7 @@ class Result(Mapping[str, float]):
     seed: int | None = None
     seen: list[str] = field(default_factory=list)
     intervals: dict[str, dict[str, Any]] = field(default_factory=dict)
+    unlearned: list[str] = field(default_factory=list)
 
     def __repr__(self) -> str:
         shown = [f"{name} {value:.4g}" for name, value in self.numbers.items()]

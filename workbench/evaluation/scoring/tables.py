@@ -39,6 +39,7 @@ class TabledResult(Protocol):
     classes: dict[str, dict[str, float]]
     used: dict[str, int] | None
     dropped: dict[str, int] | None
+    unlearned: list[str]
 
 
 def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]] = MappingProxyType({})) -> Table:
@@ -53,7 +54,7 @@ def number_table(result: TabledResult, others: Mapping[str, Mapping[str, float]]
     )
     counted = [what + ", ".join(f"{n:,} {name}" for name, n in of.items()) for what, of in counts.items() if of]
     beneath = against(result.numbers, result.baselines, result.bounds)
-    facts = (*measured, *counted, result.variant, beneath, how_sure(result.intervals))
+    facts = (*measured, *counted, result.variant, beneath, how_sure(result.intervals), *result.unlearned)
     caption = "; ".join(filter(None, facts)) or None
     crowded = len(alongside) > FEW
     table = Table(title=title, caption=caption)

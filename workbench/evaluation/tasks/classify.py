@@ -15,8 +15,16 @@ import torch
 
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.corpora.corpus import Corpus
+from workbench.evaluation.analysis.encoder_probe import by_untouched_encoder
 from workbench.evaluation.finetuning.inheritance import spoken_sequence, text_sequence
-from workbench.evaluation.finetuning.labels import check_varied, chosen_label, label_counts, ordered, warn_alike
+from workbench.evaluation.finetuning.labels import (
+    check_varied,
+    chosen_label,
+    label_counts,
+    labelled,
+    ordered,
+    warn_alike,
+)
 from workbench.evaluation.options import Predicting
 from workbench.evaluation.scoring.asked import paired, with_probabilities
 from workbench.evaluation.scoring.downstream_task import Setup
@@ -30,6 +38,8 @@ from workbench.objectives.classify import OTHER_SET, UNLABELLED, Classify
 from workbench.pretraining.objective import Objective
 from workbench.recipe.spec import Recipe
 from workbench.sequences.sequence import Sample
+
+PROBE = "linear probe of the untouched encoder"
 
 
 class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
@@ -106,14 +116,21 @@ class Classification(ObjectiveTask[LabelTuning, ClassifyScoring]):
     def baselines(
         self, run: EvaluatedRun, objective: Classify, made: GatheredTensors, samples: Iterable[Sample]
     ) -> dict[str, GatheredTensors]:
-        """The baseline: always the training set's most frequent class."""
+        """Always the training set's most frequent class; a probe of the encoder before the fine-tuning, where it is
+        cheap."""
         trained = run.trained_on()
         if trained is None:
             return {}
         counts = label_counts(trained)[objective.label]
         most = min(counts, key=lambda name: (-counts[name], name))
         always = torch.full_like(made["gold"], objective.classes[most])
-        return {f"always {most}": {**made, "predicted": always}}
+        known, gold = labelled(trained, objective.label, objective.classes)
+        tested, _ = labelled(list(samples), objective.label, objective.rows)
+        probed = by_untouched_encoder(run, known, gold, tested)
+        guesses = {f"always {most}": always}
+        if probed is not None and len(probed) == len(always):
+            guesses[PROBE] = torch.from_numpy(probed)
+        return {name: {**made, "predicted": guess} for name, guess in guesses.items()}
 
     def classes(self, objective: Classify, made: GatheredTensors) -> dict[str, dict[str, float]]:
         return by_class(class_counts(made["predicted"].numpy(), made["gold"].numpy(), objective.names))

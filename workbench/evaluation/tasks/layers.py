@@ -61,6 +61,7 @@ class LayerProbes(NetworkTask[LayersScoring]):
     """Accuracy of probes of tagged spans, marked spans or dependencies."""
 
     scoring = LayersScoring
+    scored = True
 
     def score(self, run: EvaluatedRun, corpus: Corpus, scoring: LayersScoring) -> Result:
         field = scoring.field or _only_field(corpus)
