@@ -53,7 +53,7 @@ class TripleSentenceReader(CorpusReader):
         if not told:
             return Drop(dropped.most_common(1)[0][0], len(triples))
         text, spans = _joined(self._templated(head, told) if self.templates else self._listed(head, told))
-        meta = {"triples": [[head[1], triple["relation"], triple["tail"]] for triple in told]}
+        meta: dict[str, Any] = {"triples": [[head[1], triple["relation"], triple["tail"]] for triple in told]}
         meta |= {LEFT_OUT: dict(dropped)} if dropped else {}
         return {"key": f"{sample['key']}-{start}", "text": text, "spans": spans, "meta": meta}
 

@@ -113,9 +113,9 @@ def test_a_file_format_is_no_family(name: str, advised: str) -> None:
 def test_a_run_that_is_a_name_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
-    with pytest.raises(WorkbenchError, match=r"downloaded for a bare name\. hf://openai/clip-vit-base-patch32 reads"):
+    with pytest.raises(WorkbenchError, match=r"downloaded for a bare name\. hub:openai/clip-vit-base-patch32 reads"):
         check_place(Path("openai/clip-vit-base-patch32"))
-    with pytest.raises(WorkbenchError, match="hf://OWNER/bert-base-uncased reads"):
+    with pytest.raises(WorkbenchError, match="hub:OWNER/bert-base-uncased reads"):
         check_place(Path("bert-base-uncased"))
     with pytest.raises(WorkbenchError, match="runs/mine is not a run: there is no such folder"):
         check_place(Path("runs/mine"))

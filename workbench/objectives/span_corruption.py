@@ -75,7 +75,9 @@ class SpanCorruption(DecoderObjective):
         masking: ComponentName | ComponentSpec | None = None,
     ) -> None:
         super().__init__(tokenizer, stream, target, start="pad", head=head)
-        self.masking: Masking | None = masking and build("masking", masking, "masking", tokenizer=tokenizer)
+        self.masking: Masking | None = None
+        if masking is not None:
+            self.masking = build("masking", masking, "masking", tokenizer=tokenizer)
         self.rate, self.mean_span = rate, mean_span
         self.tokens = tokenizer.vocab_size
         self.sentinels = _sentinels(tokenizer, sentinels)
