@@ -28,7 +28,9 @@ class KeyedCommand(TyperCommand):
         except Exception as error:
             if type(error).__name__ != "NoSuchOption" or all(param.metavar != KEYS for param in self.params):
                 raise  # typer may bring its own copy of click, so the class is known by its name
-            raise _no_option(given, str(getattr(error, "option_name", "")), getattr(error, "possibilities", None) or ()) from None
+            raise _no_option(
+                given, str(getattr(error, "option_name", "")), getattr(error, "possibilities", None) or ()
+            ) from None
 
 
 def _no_option(args: list[str], option: str, near: Any) -> WorkbenchError:
