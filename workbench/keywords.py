@@ -166,6 +166,7 @@ class Finetune(TypedDict, total=False):
     read: Any
     scheme: Literal["BIO", "IOBES", "BILOU", "BMES", "spans"] | None
     source: str | None
+    stream: str | None
     stride: int | None
     tail: str
     target: str | None
@@ -267,6 +268,7 @@ class Predict(TypedDict, total=False):
     mention: str | None
     network: str | None
     objective: str | None
+    on_error: Literal["stop", "skip"]
     precision: Literal["float32", "bfloat16", "float16"]
     question: str | None
     rule: Literal["positive", "positive_or_top"]
