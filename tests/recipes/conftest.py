@@ -56,6 +56,7 @@ class World:
     plain: Path
     entities: Path
     answers: Path
+    objects: Path
     videos: Path
     speech: Path
     cells: Path
@@ -238,6 +239,7 @@ def write_world(folder: Path, size: int = 1) -> World:
     named_words = [word.lower() for word in TOWNS + COUNTRIES]
     save_vectors(GraphVectors(named_words, torch.eye(12), [], torch.zeros(0, 12)), folder / "words.safetensors")
     (folder / "answers.json").write_text(json.dumps(["1", "2", "3", "4"]))
+    (folder / "objects.txt").write_text("the bridge,bridges\nriver\npeople\ntown\n")
     return World(
         write_corpus(folder / "text", "text", texts),
         write_corpus(folder / "images", "image-text", images),
@@ -256,6 +258,7 @@ def write_world(folder: Path, size: int = 1) -> World:
         ),
         folder / "entity-vocabulary.safetensors",
         folder / "answers.json",
+        folder / "objects.txt",
         write_corpus(folder / "videos", "video-text", _videos(8 * size)),
         write_corpus(folder / "speech", "speech-text", _speech(8 * size)),
         write_corpus(folder / "cells", "text", _cells()),
