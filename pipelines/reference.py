@@ -157,12 +157,10 @@ ABSENT = "These systems of the surveys have no recipe. Some need nothing more, t
 NEAREST = (
     ("12-in-1", "`vilbert`, `lxmert`", "a recipe of its twelve sets; the objective of referring expressions"),
     ("KELM", "`comet`, the builder `text_to_text`", "pairs of triples and the sentences that state them"),
-    ("ZEN", "`bert-wwm`", "n-grams next to characters"),
-    ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (
-        "CoVe, context2vec, Skip-thought",
-        "`elmo`, `ulmfit`",
-        "objectives of translation, of a gap, of neighbouring sentences",
+        "ZEN",
+        "`bert-wwm`, `ernie-baidu`",
+        "a stream of a lexicon's n-grams in the text, and a layer that adds their states to those of their characters",
     ),
     ("RETRO", "`evaluate perplexity --memory`, `kg.triple_prompt`", "layers that read retrieved texts"),
     ("Oscar", "`uniter`", "names of objects as a second text"),
