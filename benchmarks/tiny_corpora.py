@@ -82,8 +82,7 @@ def text(data: Path, corpora: Path) -> Iterator[Made]:
     yield "tokenizer.json", "prepare", "tokenizer", articles, "--vocab-size", "1000"
     yield "similar-words.safetensors", "prepare", "similar-words", articles, "--tokenizer", tokenizer
     yield "token-counts.json", "prepare", "token-counts", articles, "--tokenizer", tokenizer
-    for end in ("", "-held-out"):
-        yield f"cells{end}", "prepare", "cooccurrence", f"{articles}{end}", "--tokenizer", tokenizer
+    yield "cells", "prepare", "cooccurrence", articles, "--tokenizer", tokenizer, "--split", "held-out=0.1"
     yield "linked", "prepare", "text", str(data / "wiki_linked/docs_train.jsonl"), "--split", "held-out=0.2"
     yield "linked-phrases", "prepare", "phrases", str(corpora / "linked")
     yield "linked-phrases-held-out", "prepare", "phrases", str(corpora / "linked-held-out")

@@ -156,12 +156,10 @@ def tasks() -> Pages:
 ABSENT = "These systems of the surveys have no recipe. Some need nothing more, the others what is named."
 NEAREST = (
     ("KELM", "`comet`, the builder `text_to_text`", "pairs of triples and the sentences that state them"),
-    ("ZEN", "`bert-wwm`", "n-grams next to characters"),
-    ("GloVe", "`word2vec`", "counts of pairs of words, and their regression"),
     (
-        "CoVe, context2vec, Skip-thought",
-        "`elmo`, `ulmfit`",
-        "objectives of translation, of a gap, of neighbouring sentences",
+        "ZEN",
+        "`bert-wwm`, `ernie-baidu`",
+        "a stream of a lexicon's n-grams in the text, and a layer that adds their states to those of their characters",
     ),
     ("RETRO", "`evaluate perplexity --memory`, `kg.triple_prompt`", "layers that read retrieved texts"),
     ("AdapterFusion", "adapters of other runs (`--adapters`)", "attention over the outputs of several adapters"),

@@ -120,8 +120,10 @@ class CooccurrenceReader(RawReader):
 
     def sample(self, record: Record) -> Sample:
         first, part, (near, sums) = record.data
+        key = f"{first:07}-{part:06}"
         return {
-            "key": f"{first:07}-{part:06}",
+            "key": key,
             "text": self.words[first],
             "cooccurrences": [[self.words[n], round(x, 6)] for n, x in zip(near, sums, strict=True)],
+            "meta": {"document": key},  # a split holds out some of a word's records, not words
         }

@@ -35,10 +35,12 @@ def test_pairs_are_those_of_a_plain_loop(monkeypatch: pytest.MonkeyPatch, pendin
 
 
 def test_a_corpus_of_cells_has_each_word_with_those_near_it(tmp_path: Path, json_lines: Any) -> None:
-    prepare("text", json_lines("towns.jsonl", [{"text": text} for text in TEXTS]), "-o", tmp_path / "text")
+    prepare(
+        "text", json_lines("towns.jsonl", [{"text": text} for text in TEXTS]), "-o", tmp_path / "text", "--workers", 1
+    )
     words = ["the river and town a bridge of"] * 3
     Tokenizer(train_tokenizer(words, "word", 40)).save(tmp_path / "tokenizer.json")
-    options = ("--tokenizer", tmp_path / "tokenizer.json", "-o")
+    options = ("--tokenizer", tmp_path / "tokenizer.json", "--workers", 1, "-o")
     prepare("cooccurrence", tmp_path / "text", *options, tmp_path / "cells", "--window", 2, "--cells", 3)
     found: dict[str, dict[str, float]] = {}
     for sample in Corpus.open(tmp_path / "cells"):
@@ -47,6 +49,11 @@ def test_a_corpus_of_cells_has_each_word_with_those_near_it(tmp_path: Path, json
     assert found["bridge"] == {"a": 1.0}
     assert found["of"] == {"and": 1.0, "town": 0.5, "the": 1.0, "river": 0.5}  # `unheard` is left out before
     assert all(found[j][i] == x for i, near in found.items() for j, x in near.items())
+    split = ("--cells", 1, "--split", "held-out=0.3")
+    prepare("cooccurrence", tmp_path / "text", *options, tmp_path / "apart", *split)
+    kept, held = ([s["text"] for s in Corpus.open(tmp_path / f"apart{end}")] for end in ("", "-held-out"))
+    assert len(kept) > len(held) > 0
+    assert {*kept} & {*held}  # cells of a word are held out, and not the word
     prepare("cooccurrence", tmp_path / "text", *options, tmp_path / "few", "--limit", 2)
     assert {sample["text"] for sample in Corpus.open(tmp_path / "few")} == {
         "the",
@@ -59,7 +66,7 @@ def test_a_corpus_of_cells_has_each_word_with_those_near_it(tmp_path: Path, json
 
 
 def test_a_tokenizer_without_words_is_refused(tmp_path: Path, json_lines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    prepare("text", json_lines("towns.jsonl", [{"text": "a"}]), "-o", tmp_path / "text")
+    prepare("text", json_lines("towns.jsonl", [{"text": "a"}]), "-o", tmp_path / "text", "--workers", 1)
     Tokenizer(train_tokenizer(["a"], "word", 40)).save(tmp_path / "tokenizer.json")
     monkeypatch.setattr(cooccurrences.CooccurrenceReader, "words", {})
     with pytest.raises(WorkbenchError, match=r"no token .* is a word"):

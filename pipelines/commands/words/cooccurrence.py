@@ -8,10 +8,11 @@ from typing import Annotated
 
 import typer
 
-from pipelines.commands.options import WritingOptions
+from pipelines.commands.options import SplitShares, WritingOptions
 from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.cooccurrences import CooccurrenceReader
 from pipelines.preparing.corpus_reader import open_corpus
+from pipelines.preparing.splits import Splits
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Place
 from workbench.corpora.stored_corpus import CorpusFolder
@@ -26,11 +27,13 @@ def cooccurrence(
     tokenizer: Annotated[Place, typer.Option(help="The tokenizer of the recipe, of words.", show_default=False)],
     window: Annotated[Count, typer.Option(help="The most words between which a pair is counted, on each side.")] = 10,
     cells: Annotated[Count, typer.Option(help="The most words near a word that are in one record.")] = 64,
+    split: SplitShares = [],  # noqa: B006
 ) -> None:
     """Count how often words occur near each other, for the objective cooccurrence (GloVe).
 
     A pair that is d words apart counts 1 / d, in both directions. Unknown words are left out before. A record has a
-    word as its `text`, and words near it with their counts as `cooccurrences`.
+    word as its `text`, and words near it with their counts as `cooccurrences`. A split holds out pairs that are counted
+    in the same texts: counts of other texts would be of another size.
 
     Example:
 
@@ -45,4 +48,5 @@ def cooccurrence(
         log.warning("%s: %s tokens are no words by themselves, and are left out", tokenizer, f"{parts:,}")
     opened = [open_corpus(str(corpus)) for corpus in corpora]
     about = {"counted": {str(corpus.place): corpus.identity for corpus in opened}}
-    dataclasses.replace(options, limit=None).prepare(Conversion(reader), corpora, "text", about=about)
+    splits = Splits.parse(split)
+    dataclasses.replace(options, limit=None).prepare(Conversion(reader), corpora, "text", splits=splits, about=about)
