@@ -6,7 +6,7 @@
 entity has the first sentence of its Wikipedia extract as its description. Its name, and each word of it, is a name for
 the linker, so "King" has several entities. Two tests, of entities that are in no training text, and no candidate there:
 
-    articles    a single word of an entity's name in the rest of its own extract, in 30 % of the entities
+    articles    the last word of a person's name in the rest of its own extract, in 30 % of the entities
     wiki        links that people made in other articles, in lower case
 
 Mentions with one candidate, or without the right one, are left out. Every way chooses among the same candidates:
@@ -53,6 +53,10 @@ DESIGNS = (AS_IS, TUNED, TINY, CROSS, f"{TUNED}{NAMES}")
 TESTS = ("articles", "wiki")
 LIMIT = 250
 """Mentions of a test."""
+OCCUPATION = "P106"
+"""The relation that people have."""
+ALONE = ("--workers", "1")
+KEPT = ("key", "text", "choices", "answer")
 WORD = re.compile(r"[^\W\d_]{3,}")
 SENTENCE = re.compile(r"(?<=[a-z)]{2}\.)\s+(?=[A-Z])")
 Entity = dict[str, Any]
@@ -75,9 +79,9 @@ def words_of(name: str) -> list[str]:
 
 
 def mentions_in(entity: Entity) -> list[list[Any]]:
-    """The single words of an entity's name in the rest of its extract, as links; not inside longer names."""
+    """The last word of a name in the rest of its own extract, as links; not inside longer names."""
     text, found = entity["rest"], []
-    for word in dict.fromkeys(words_of(entity["label"])):
+    for word in words_of(entity["label"])[-1:]:
         for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text):
             before, after = text[: match.start()].split(" ")[-2:-1], text[match.end() :]
             if (before and before[0][:1].isupper()) or re.match(r"[ -][A-Z]", after):
@@ -105,23 +109,34 @@ def write(path: Path, records: Iterable[dict[str, Any]]) -> Path:
     return path
 
 
-def link(output: Path, name: str, texts: Path, entities: list[Entity], triples: list[str], *more: str) -> None:
-    """The mentions of texts among some entities: a corpus of questions with their candidates."""
-    corpora, raw = output / "corpora", output / "raw"
-    known = {entity["id"] for entity in entities}
-    facts = [line for line in triples if {line.split("\t")[0], line.split("\t")[2]} <= known]
+def known(output: Path, name: str, entities: list[Entity], triples: list[str]) -> tuple[str, ...]:
+    """The graph of some entities, and the table of their names: options of `prepare link`."""
+    raw, graph = output / "raw", output / "corpora" / f"{name}-graph"
+    ids = {entity["id"] for entity in entities}
+    facts = [line for line in triples if {line.split("\t")[0], line.split("\t")[2]} <= ids]
     (raw / f"{name}.txt").write_text("\n".join(facts) + "\n", encoding="utf-8")
-    named = [{key: each[key] for key in ("id", "label", "description")} for each in entities]
-    described = write(raw / f"{name}-entities.jsonl", named)
+    described = write(
+        raw / f"{name}-entities.jsonl", ({key: e[key] for key in ("id", "label", "description")} for e in entities)
+    )
     rows = [f"{word}\t{each['id']}\t1" for each in entities for word in [each["label"], *words_of(each["label"])]]
     (raw / f"{name}-names.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
-    graph, linked = str(corpora / f"{name}-graph"), str(corpora / f"{name}-links")
-    call("prepare", "triples", str(raw / f"{name}.txt"), "--entities", str(described), "--output", graph)
-    call("prepare", "text", str(texts), "--output", str(corpora / f"{name}-text"))
-    how = ("--names", str(raw / f"{name}-names.tsv"), "--candidates", "30", "--supervise", *more)
-    call("prepare", "link", str(corpora / f"{name}-text"), "--graph", graph, *how, "--output", linked)
-    asked = ("--graph", graph, "--most", "10", "--output", str(corpora / name))
-    call("prepare", "mentions", linked, *asked)
+    texts = ("--entities", str(described), "--output", str(graph), *ALONE)
+    call("prepare", "triples", str(raw / f"{name}.txt"), *texts)
+    return "--graph", str(graph), "--names", str(raw / f"{name}-names.tsv")
+
+
+def ask(output: Path, name: str, text: str, graph: tuple[str, ...], *more: str) -> None:
+    """The mentions of texts among the entities of a graph: a corpus of questions with their candidates."""
+    corpora = output / "corpora"
+    how = ("--candidates", "30", "--supervise", *more, "--output", str(corpora / f"{name}-links"), *ALONE)
+    call("prepare", "link", str(corpora / text), *graph, *how)
+    asked = (*graph[:2], "--most", "10", "--output", str(corpora / name), *ALONE)
+    call("prepare", "mentions", str(corpora / f"{name}-links"), *asked)
+
+
+def named(choices: list[str]) -> list[str]:
+    """The names of candidates, without their descriptions."""
+    return [choice.partition(": ")[0] for choice in choices]
 
 
 def prepare(data: Path, output: Path) -> None:
@@ -137,20 +152,29 @@ def prepare(data: Path, output: Path) -> None:
     train = [each for each in entities if each["id"] not in held | linked]
     test = [entities[i] for i in order if entities[i]["id"] in held]
 
-    def texts(of: list[Entity]) -> list[dict[str, Any]]:
-        return [{"key": e["id"], "text": e["rest"], "spans": spans} for e in of if (spans := mentions_in(e))]
+    people = {line.split("\t")[0] for line in triples if f"\t{OCCUPATION}\t" in line}
+    labels = {entity["label"] for entity in entities}
 
+    def texts(of: list[Entity]) -> list[dict[str, Any]]:
+        called = [e for e in of if e["id"] in people and not labels & {*words_of(e["label"])[-1:]}]
+        return [{"key": e["id"], "text": e["rest"], "spans": spans} for e in called if (spans := mentions_in(e))]
+
+    raw.mkdir(parents=True, exist_ok=True)
     wiki = [{"key": f"w{n}", "text": text, "spans": spans} for n, (text, spans) in enumerate(links)]
-    for name, of, known in (
-        ("train", texts(train), train),
-        ("articles", texts(test), entities),
-        ("wiki", wiki, entities),
+    of_train, of_all = known(output, "train", train, triples), known(output, "all", entities, triples)
+    for name, of, graph in (
+        ("train", texts(train), of_train),
+        ("articles", texts(test), of_all),
+        ("wiki", wiki, of_all),
     ):
         path = write(raw / f"{name}.jsonl", of)
-        bare = [{**each, "description": ""} for each in known]
-        link(output, name, path, known, triples)
-        link(output, f"{name}{NAMES}", path, bare, triples)
-        link(output, f"{name}-{PRIOR}", path, known, triples, "--no-context")
+        call("prepare", "text", str(path), "--output", str(output / "corpora" / f"{name}-text"), *ALONE)
+        ask(output, name, f"{name}-text", graph)
+        if name != "train":
+            ask(output, f"{name}-{PRIOR}", f"{name}-text", graph, "--no-context")
+        bare = [{**one, "choices": named(one["choices"])} for one in Corpus.open(output / "corpora" / name)]
+        path = write(raw / f"{name}{NAMES}.jsonl", ({key: one[key] for key in KEPT} for one in bare))
+        call("prepare", "text", str(path), "--output", str(output / "corpora" / f"{name}{NAMES}"), *ALONE)
     words = (str(output / "corpora" / "train-text"), str(output / "corpora" / "train-graph"))
     call("prepare", "tokenizer", *words, "--vocab-size", "8000", "--output", str(output / "corpora" / "tokenizer.json"))
 

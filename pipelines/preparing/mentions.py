@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from kg.graph.store import GraphStore
+from kg.linking.marked_mentions import described, marked
 from kg.sequences.linked_mentions import are_candidates, mark_of
 from pipelines.preparing.corpus_reader import CorpusReader
 from pipelines.readers.reader import Drop, Record, RecordPlace
@@ -56,21 +57,14 @@ class MentionReader(CorpusReader):
         if len(candidates) < 2 or not right:
             return Drop("single candidate" if right else "mention without the right candidate")
         entities = [entity for entity, _ in candidates]
+        start, end = stretch
         return {
-            "key": f"{sample['key']}-{stretch[0]}",
-            "text": self._marked(sample["text"], *stretch),
-            "choices": [_described(graph_at(self.graph), entity) for entity in entities],
+            "key": f"{sample['key']}-{start}",
+            "text": marked(sample["text"], start, end, self.context, self.marker),
+            "choices": [described(graph_at(self.graph), entity) for entity in entities],
             "answer": right[0],
             "meta": {"entities": entities},
         }
-
-    def _marked(self, text: str, start: int, end: int) -> str:
-        before, after = text[max(0, start - self.context) : start], text[end : end + self.context]
-        if start > self.context:
-            before = before.partition(" ")[2]
-        if end + self.context < len(text):
-            after = after.rpartition(" ")[0]
-        return f"{before.rstrip()} {self.marker} {text[start:end]} {self.marker} {after.lstrip()}".strip()
 
 
 def _mentions(sample: Sample) -> dict[Stretch, list[tuple[str, int | None]]]:
@@ -79,13 +73,6 @@ def _mentions(sample: Sample) -> dict[Stretch, list[tuple[str, int | None]]]:
     for link in sample.get("spans", ()):
         found.setdefault((link[0], link[1]), []).append((link[2], mark_of(link)))
     return found
-
-
-def _described(graph: GraphStore, entity: str) -> str:
-    """An entity's label and description, or else its id."""
-    if entity not in graph:
-        return entity
-    return ": ".join(filter(None, (graph.name_of(entity), graph.description(entity)))) or entity
 
 
 @lru_cache(maxsize=2)

@@ -49,11 +49,11 @@ class TripleSentenceReader(CorpusReader):
             return Drop("entity without a label")
         triples = sample["triples"][start : start + self.most]
         dropped = Counter(filter(None, map(self._lack, triples)))
-        told = [triple for triple in triples if self._lack(triple) is None]
-        if not told:
+        stated = [triple for triple in triples if self._lack(triple) is None]
+        if not stated:
             return Drop(dropped.most_common(1)[0][0], len(triples))
-        text, spans = _joined(self._templated(head, told) if self.templates else self._listed(head, told))
-        meta: dict[str, Any] = {"triples": [[head[1], triple["relation"], triple["tail"]] for triple in told]}
+        text, spans = _joined(self._templated(head, stated) if self.templates else self._listed(head, stated))
+        meta: dict[str, Any] = {"triples": [[head[1], triple["relation"], triple["tail"]] for triple in stated]}
         meta |= {LEFT_OUT: dict(dropped)} if dropped else {}
         return {"key": f"{sample['key']}-{start}", "text": text, "spans": spans, "meta": meta}
 

@@ -9,6 +9,7 @@ import pytest
 
 import workbench
 from kg.graph.store import GraphStore
+from kg.linking.marked_mentions import marked
 from pipelines.commands.knowledge.link import link
 from pipelines.commands.knowledge.mentions import mentions
 from pipelines.preparing.chunks import Chunk
@@ -28,6 +29,19 @@ RECORDS: list[dict[str, Any]] = [
     {"id": "lake", "label": "Blue", "triples": []},
 ]
 TEXT = "the boat Red is new and Blue is old ."
+
+
+@pytest.fixture
+def blink(tmp_path: Path) -> Path:
+    """A bi-encoder of few steps."""
+    folder = make_texts(tmp_path / "blink")
+    rows = [{"text": "the red house", "choices": ["a boat", "the house is old ."], "answer": 1}] * 4
+    tree = recipe_tree(folder, network(16), [{"objective": "contrast", "hard": 1, "pool": "mean"}])
+    tree["tasks"]["text"] |= {
+        "corpora": [prepare(tmp_path, "choices-of-blink", rows)],
+        "sequence": {"builder": "text_pair", "passages": "choices", "hard": 1, "max_length": 12},
+    }
+    return pretrain(recipe_from_dict(tree), tmp_path / "blink" / "run")
 
 
 @pytest.fixture
@@ -100,3 +114,40 @@ def test_a_worker_receives_every_mention_of_a_text(linked: tuple[Path, Path], tm
     assert len(records) > 2
     received = Chunk(0, records).to_send().received(reader).records
     assert [record.data for record in received] == [record.data for record in records]
+
+
+def test_links_are_ordered_by_a_bi_encoder(blink: Path, tmp_path: Path) -> None:
+    """The best one is the entity whose description has the greatest product with the marked mention."""
+    GraphStore.from_records(RECORDS, tmp_path / "graph")
+    texts = prepare(tmp_path, "texts", [{"text": TEXT}, {"text": "nothing is named here"}])
+    how = {"corpus": texts, "graph": tmp_path / "graph", "workers": 1, "context": False}
+    command(link)(**how, candidates=5, output=tmp_path / "links")
+    command(link)(**how, candidates=5, ranked_by=blink, output=tmp_path / "ranked")
+    command(link)(**how, ranked_by=blink, output=tmp_path / "best")
+    before, ranked, best = (Corpus.open(tmp_path / name) for name in ("links", "ranked", "best"))
+    model = workbench.load(blink)
+    asked = model.encode([marked(TEXT, 9, 12)], pool="contrast")
+    entities = {"boat": "Red: a boat", "house": "Red: the old house"}
+    products = dict(zip(entities, (asked @ model.encode([*entities.values()], pool="contrast").T)[0], strict=True))
+    order = sorted(entities, key=lambda entity: -products[entity])
+    (first, *_), (was, *_), (one, *_) = ranked, before, best
+    assert [link[2] for link in first["spans"] if link[0] == 9] == order
+    assert [link[3] for link in first["spans"]] == [link[3] for link in was["spans"]], "the linker's scores"
+    assert [link[2] for link in one["spans"]] == [order[0], "lake"]
+    assert one["meta"]["linker"] == best.manifest.about["linker"]
+    assert one["meta"]["linker"]["candidates"] == 1
+    assert "run" in one["meta"]["linker"]["ranked_by"]
+
+
+def test_a_run_that_compares_nothing_ranks_nothing(tmp_path: Path) -> None:
+    GraphStore.from_records(RECORDS, tmp_path / "graph")
+    texts = prepare(tmp_path, "texts", [{"text": TEXT}])
+    plain = pretrain(
+        recipe_from_dict(recipe_tree(make_texts(tmp_path / "plain"), network(8), [{"objective": "mlm"}])),
+        tmp_path / "plain" / "run",
+    )
+    how = {"corpus": texts, "output": tmp_path / "out", "workers": 1}
+    with pytest.raises(WorkbenchError, match=r"has no objective that compares texts with passages; .*pretrain blink"):
+        command(link)(**how, graph=tmp_path / "graph", ranked_by=plain)
+    with pytest.raises(WorkbenchError, match=r"--ranked-by .* give --graph"):
+        command(link)(**how, graph=tmp_path / "graph", ranked_by=plain, keep=True)

@@ -29,7 +29,6 @@ from workbench.objectives._decoder import DecoderObjective, DecoderTarget
 from workbench.objectives._token_head import PLAIN, HeadOptions, TokenHead, token_table
 from workbench.pretraining.objective import Head
 from workbench.sequences.maskings import merged
-from workbench.sequences.protocols import Masking
 from workbench.sequences.rows import recount, replace_spans
 from workbench.sequences.selection import RowGroups, Selection, ranges
 from workbench.sequences.sequence import Sequence
@@ -75,7 +74,6 @@ class SpanCorruption(DecoderObjective):
         masking: ComponentName | ComponentSpec | None = None,
     ) -> None:
         super().__init__(tokenizer, stream, target, start="pad", head=head)
-        self.masking: Masking | None = None
         if masking is not None:
             self.masking = build("masking", masking, "masking", tokenizer=tokenizer)
         self.rate, self.mean_span = rate, mean_span

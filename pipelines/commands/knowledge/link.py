@@ -13,6 +13,7 @@ from pipelines.preparing.chunks import Conversion
 from pipelines.preparing.corpus_reader import CorpusReader, open_corpus
 from pipelines.preparing.coverage import coverage
 from pipelines.preparing.linkers import LinkerOptions, make_linker
+from pipelines.stages import Stage
 from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Count, Name, Share
 from workbench.core.options.command import changed
@@ -21,10 +22,15 @@ from workbench.core.terminal import Terminal
 from workbench.corpora.corpus import Corpus
 from workbench.corpora.schema.schema import fields_of, links_among
 from workbench.corpora.stored_corpus import CorpusFolder
+from workbench.runs.stored_run import StoredFolder
 from workbench.sequences.entities import GRAPHS, IdSpace, noted, spaces_in
 
 if TYPE_CHECKING:
     from kg.linking.linker import Linker
+    from pipelines.stages.candidate_ranking import RankCandidates
+
+RANKED = 10
+"""Candidates of a mention that a run orders."""
 
 
 def link(
@@ -50,6 +56,10 @@ def link(
         bool,
         typer.Option("--supervise", help="Existing links are correct: mark them among this linker's candidates."),
     ] = False,
+    ranked_by: Annotated[
+        StoredFolder | None,
+        typer.Option(help="A run of `blink` that orders the linker's ten best candidates of each mention in a text."),
+    ] = None,
     signs: Annotated[
         bool, typer.Option("--signs", help="Spaces only separate Chinese characters, as in tagging data sets.")
     ] = False,
@@ -72,6 +82,8 @@ def link(
       workbench prepare link corpora/wiki --linker linkers/wikidata --candidates 30 --supervise -o corpora/wiki-linked
 
       workbench prepare link corpora/wiki-linked --linker linkers/wordnet --candidates 30 --alongside -o corpora/both
+
+      workbench prepare link corpora/wiki --graph corpora/codex-s --ranked-by runs/blink -o corpora/wiki-linked
 
       workbench prepare link corpora/medical-ner --graph corpora/medical --signs --words jieba -o corpora/ner-linked
     """
@@ -103,15 +115,38 @@ def link(
     stage = LinkEntities.of(
         chosen,
         min_score,
-        candidates=candidates,
+        candidates=candidates if ranked_by is None else max(candidates, RANKED),
         given=given,
         inside=inside,
         signs=signs,
         other=", ".join(map(str, before)) if other else None,
     )
-    about = {**opened.manifest.about, "linker": stage.about, GRAPHS: _graphs(before, chosen.space)}
-    options.prepare(Conversion(CorpusReader(), (stage,)), [corpus], opened.kind, about=about)
+    ranking = _ranking(ranked_by, graph, given, candidates, opened.kind)
+    linked_by = stage.about if ranking is None else ranking.noted(stage.about)
+    about = {**opened.manifest.about, "linker": linked_by, GRAPHS: _graphs(before, chosen.space)}
+    stages: tuple[Stage, ...] = (stage,) if ranking is None else (stage, ranking)
+    options.prepare(Conversion(CorpusReader(), stages), [corpus], opened.kind, about=about)
     Terminal(stderr=True).print(coverage(Corpus.open(options.output), stage).table())
+
+
+def _ranking(run: Path | None, graph: Path | None, given: str, most: int, kind: str) -> RankCandidates | None:
+    """The stage of --ranked-by.
+
+    Raises:
+        WorkbenchError: it has no texts or no descriptions, or links that are kept would be ordered too.
+    """
+    if run is None:
+        return None
+    if graph is None or given in ("keep", "alongside") or kind != "text":
+        raise WorkbenchError(
+            f"--ranked-by {run} reads the descriptions of --graph, and orders the candidates of one linker in texts; "
+            "give --graph and a corpus of texts, and leave out --keep and --alongside"
+        )
+    from pipelines.stages.candidate_ranking import RankCandidates, comparing
+    from workbench.evaluation.scoring.evaluated_run import checkpoint_of
+
+    comparing(str(run))
+    return RankCandidates(str(run), str(checkpoint_of(run)), str(graph), most)
 
 
 def _graphs(before: Sequence[IdSpace], space: IdSpace | None) -> list[dict[str, str] | None]:
