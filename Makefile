@@ -43,7 +43,7 @@ demo: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.demo run runs/demo
 	@printf '%s\n' '' 'Next, in this shell (docs/quickstart.md):' '  source "$(abspath $(BIN))/activate"' \
 		'  mkdir -p first-try && cd first-try' '  python -m pipelines.demo small-files' \
-		'  workbench prepare text notes.txt --output corpora/text' \
+		'  workbench prepare text notes.txt --output corpora/text --split held-out=0.1' \
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 
 checkpoints: $(INSTALLED)
