@@ -5,7 +5,7 @@
 #     simulated CUDA device, every recipe, many processes (random kills, object stores, Ray), what takes long; SHARE=4
 #     runs every fourth case
 # make test-all    run all tests
-# make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there
+# make test-newest    run the tests with the newest packages of the index, on each Python of PYTHONS that is there; SHARE too
 # make test-machines    run the tests as other machines would: other kernels, threads, a busy neighbour
 # make lint    ruff and mypy
 # make pages    regenerate the pages of docs/ that come from the code
@@ -42,8 +42,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 demo: $(INSTALLED)
 	"$(BIN)/python" -m pipelines.demo run runs/demo
 	@printf '%s\n' '' 'Next, in this shell (docs/quickstart.md):' '  source "$(abspath $(BIN))/activate"' \
-		'  python -m pipelines.demo small-files first-try' '  cd first-try' \
-		'  workbench prepare text notes.txt --output corpora/text' \
+		'  python -m pipelines.demo small-files try-quickstart' '  cd try-quickstart' \
+		'  workbench prepare text notes.txt --output corpora/text --split held-out=0.1' \
 		'Without activating, the commands are $(BIN)/workbench and $(BIN)/python.'
 
 checkpoints: $(INSTALLED)
@@ -71,7 +71,7 @@ test-machines: $(INSTALLED)
 	"$(BIN)/python" tests/machines.py $(GATE)
 
 test-newest:
-	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(GATE)
+	"$(PYTHON)" tests/newest_packages.py --folder build/newest --pythons $(PYTHONS) -- $(SHARED) $(GATE)
 
 soak: $(INSTALLED)
 	OMP_NUM_THREADS=1 "$(BIN)/python" -m tests.robustness.soak --seed $(SEED) --output runs/soak \
