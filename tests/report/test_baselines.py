@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
+from workbench.metrics.baselines import against
 from workbench.report.page import render
 from workbench.report.run import load_run
 
@@ -56,3 +57,7 @@ def test_results_with_equal_labels_name_their_data(
         "chance (kg-bert [graph corpora/small 2]) baseline": "0.5000",
         "chance (kg-bert [among 4 drawn entities]) baseline": "0.7500",
     }
+
+
+def test_a_smaller_loss_is_not_below_a_baseline() -> None:
+    assert against({"loss": 2.0, "accuracy": 0.5}, {"unigrams": {"loss": 3.0, "accuracy": 0.4}}) == ""

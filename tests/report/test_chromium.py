@@ -46,3 +46,16 @@ def test_screenshot(runs: list[Path], tmp_path: Path, width: int, dark: bool) ->
     assert (np.abs(pixels - ground).sum(2) > 60).mean() > 0.02, "the page is all but empty"
     edge = pixels[:, -6:]
     assert (np.abs(edge - pixels[5, 5]).sum(2) > 30).mean() < 0.01, "something runs over the edge of the page"
+
+
+def test_the_script_runs_under_the_policy_of_the_page(runs: list[Path], tmp_path: Path) -> None:
+    """It marks the heads that sort and the charts that zoom."""
+    browser = shutil.which("chromium") or shutil.which("chromium-browser")
+    if browser is None:
+        pytest.skip("no chromium: the script of the report did not run; apt-get install chromium")
+    page = tmp_path / "report.html"
+    write_report([load_run(folder) for folder in runs], page, "Demo")
+    command = [browser, *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
+    found = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False).stdout
+    assert 'class="sorts"' in found or 'class="words sorts"' in found
+    assert found.count('class="zooms"') == found.count("data-frame=") > 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits")
+SMALL_IS_GOOD = ("perplexity", "rank", "error", "bits", "loss")
 FEWER = re.compile(r", [\d,]+ images$")
 """The end of the name of a baseline over fewer images: its ranks cannot be compared with the result's."""
 SAME, CHANCE = "same features", "chance"

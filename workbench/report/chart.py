@@ -44,8 +44,8 @@ def line_chart(series: Sequence[Series], x_label: str, y_label: str, from_zero: 
     lines = "".join(_line(s, i, frame) for i, s in enumerate(series))
     label = f"{y_label} over {x_label}: " + ", ".join(s.name for s in series)
     svg = (
-        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}">'
-        f"{_axes(x_ticks, y_ticks, frame, x_label)}{lines}</svg>"
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(label)}" data-frame="{frame.data}">'
+        f'<g class="axes">{_axes(x_ticks, y_ticks, frame)}</g>{_x_label(x_label)}{lines}</svg>'
     )
     return f'<figure class="chart"><figcaption>{escape(y_label)}{_legend(series)}</figcaption>{svg}</figure>'
 
@@ -98,6 +98,13 @@ class _Frame:
     y_high: float
     log: bool = False
 
+    @property
+    def data(self) -> str:
+        """The corners of the plot, the ends of its axes, and whether y is logarithmic, for the script of the page."""
+        ends = (self.x_low, self.x_high, self.y_low, self.y_high)
+        corners = (LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM)
+        return " ".join([*map(str, corners), *(f"{end:g}" for end in ends), str(int(self.log))])
+
     def x(self, value: float) -> float:
         return LEFT + (value - self.x_low) / ((self.x_high - self.x_low) or 1.0) * (WIDTH - LEFT - RIGHT)
 
@@ -109,7 +116,7 @@ class _Frame:
         return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
-def _axes(x_ticks: list[float], y_ticks: list[float], frame: _Frame, x_label: str) -> str:
+def _axes(x_ticks: list[float], y_ticks: list[float], frame: _Frame) -> str:
     parts = []
     largest = max(abs(value) for value in y_ticks)
     for value in y_ticks:
@@ -124,9 +131,12 @@ def _axes(x_ticks: list[float], y_ticks: list[float], frame: _Frame, x_label: st
             parts.append(
                 f'<text class="tick" x="{x:.1f}" y="{y}" text-anchor="middle">{_tick(value, frame.x_high)}</text>'
             )
-    middle = (LEFT + WIDTH - RIGHT) / 2
-    parts.append(f'<text class="tick" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{escape(x_label)}</text>')
     return "".join(parts)
+
+
+def _x_label(label: str) -> str:
+    middle = (LEFT + WIDTH - RIGHT) / 2
+    return f'<text class="tick" x="{middle}" y="{HEIGHT - 3}" text-anchor="middle">{escape(label)}</text>'
 
 
 def _line(series: Series, index: int, frame: _Frame) -> str:

@@ -12,7 +12,7 @@ from workbench.report.seeds import merged_run, name_of
 
 KINDS = ("control", "options", "variant")
 """The properties that distinguish results of a run on a test set."""
-OVERLAP = "evaluated on what it was trained on or chosen by"
+OVERLAP, UNLEARNED = "evaluated on what it was trained on or chosen by", "hardly learned"
 Values = dict[str, tuple[Any, ...]]
 """By number its value, or the values of several seeds."""
 
@@ -69,7 +69,7 @@ class Line:
         if any(each.get("seen") for each in self.results):
             tags.append(OVERLAP)
         if any(each.get("unlearned") for each in self.results):
-            tags.append("hardly learned")
+            tags.append(UNLEARNED)
         return [*tags, *(f"{name} {identity(value)}" for name, value in _options(result).items()), *self.more]
 
     @property
@@ -121,7 +121,7 @@ def baselines_of(lines: Sequence[Line]) -> list[tuple[str, Values]]:
             whose = next((names for known, names in by_numbers if known == numbers), None)
             if whose is None:
                 by_numbers.append((numbers, whose := []))
-            whose.append(" ".join([line.name, *(f"[{tag}]" for tag in line.tags)]))
+            whose.append(" ".join([line.name, *(f"[{tag}]" for tag in line.tags if tag not in (OVERLAP, UNLEARNED))]))
         alone = len(by_numbers) == 1
         for numbers, names in by_numbers:
             shown.append((name if alone else f"{name} ({', '.join(dict.fromkeys(names))})", numbers))

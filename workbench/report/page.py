@@ -1,7 +1,12 @@
-"""One self-contained HTML page: style, charts and images are embedded; there are no scripts or external resources."""
+"""One self-contained HTML page: style, charts, images and one script are embedded; there are no external resources.
+
+The script sorts tables and zooms charts. The page's policy has its checksum, so no other script runs.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -15,22 +20,24 @@ from workbench.report.results import results
 from workbench.report.run import Run
 from workbench.report.seeds import by_seed, name_of
 
-_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{}'"
 
 
 def render(runs: Sequence[Run], title: str = "", chapters: Sequence[Chapter] = ()) -> str:
     """The page about runs, as HTML; `chapters` precede the results."""
-    style = resources.files("workbench.report").joinpath("report.css").read_text(encoding="utf-8")
+    own = resources.files("workbench.report")
+    style, script = (own.joinpath(f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     title = title or ", ".join(run.name for run in runs)
     groups = by_seed(runs)
     body = opening(chapters) + (results(runs) or "") + "".join(_group(group, i) for i, group in enumerate(groups))
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY.format(allowed)}">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{style}</style></head>"
         f'<body><header><p class="kind">Pretraining report</p><h1>{escape(title)}</h1>{_contents(groups)}</header>'
-        f"<main>{each_once(body)}</main></body></html>\n"
+        f"<main>{each_once(body)}</main><script>{script}</script></body></html>\n"
     )
 
 
