@@ -118,6 +118,7 @@ class Link(TypedDict, total=False):
     names: Place | None
     part: str | None
     priors: Place | None
+    ranked_by: Place | None
     shard_bytes: int
     shard_size: int
     signs: bool
