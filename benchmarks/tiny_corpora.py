@@ -226,7 +226,7 @@ def vision_language(data: Path, corpora: Path) -> Iterator[Made]:
 
 
 def write_class_names(file: Path) -> None:
-    """The names of the classes that the backbone of the grid tells apart, a line each."""
+    """The names of the classes of the backbone of the grid, a line each."""
     known = ImageNetInfo()
     file.write_text("".join(f"{known.index_to_description(number)}\n" for number in range(known.num_classes())))
 

@@ -1,7 +1,5 @@
 """Are the object tags those of the image? (Oscar, Li et al., arXiv:2004.06165)
 
-    L = - sum over triples (words, tags, image) of log p(y | words, tags, image)
-
 With probability `rate` the tags of a sequence are exchanged for those of another one of the micro-batch, which differ.
 The label is 1 = its own tags, 0 = polluted. It comes before objectives that hide words of the tags.
 """
@@ -21,8 +19,6 @@ from workbench.sequences.sequence import Sequence
 
 if TYPE_CHECKING:
     from workbench.models.network import Network
-
-UNKNOWN = -100
 
 
 class PollutedTags(Objective):
@@ -50,7 +46,7 @@ class PollutedTags(Objective):
             )
         said = [fields["input_ids"].tolist() for fields in lenders]
         for sequence in sequences:
-            label = UNKNOWN
+            label = -100
             if sequence.length(self.tags):
                 own, rng = sequence.streams[self.tags]["input_ids"].tolist(), draws.of(sequence.draw)
                 others = [number for number, ids in enumerate(said) if ids != own] if rng.random() < self.rate else []
@@ -62,8 +58,4 @@ class PollutedTags(Objective):
         return {}
 
     def head(self, network: Network) -> Head:
-        if self.stream not in network.poolers:
-            raise WorkbenchError(
-                f"objective {self.name!r}: the stream {self.stream!r} has no pooler; set model.poolers: [{self.stream}]"
-            )
         return ItmHead([self.stream], {self.stream: network.pooled_size(self.stream)})

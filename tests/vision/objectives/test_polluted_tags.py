@@ -91,5 +91,5 @@ def test_the_loss_is_that_of_the_pooled_text() -> None:
     wanted = -scores.log_softmax(-1)[torch.arange(5), labels[:5]].sum()
     torch.testing.assert_close(found.loss, wanted)
     assert objective.count(batch) == 5
-    with pytest.raises(WorkbenchError, match="has no pooler"):
+    with pytest.raises(WorkbenchError, match="add it to model"):
         objective.head(Network(NetworkSpec({"text": text}, [{"layer": "norm", "stream": "text"}]), vocab_size=9))

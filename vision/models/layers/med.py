@@ -1,5 +1,4 @@
-"""The layer of a mixture of encoder and decoder: one text read alone, read with an image, and written about it (BLIP,
-arXiv:2201.12086)."""
+"""The layer of a text that is read alone, read with an image, and written about it (BLIP, arXiv:2201.12086)."""
 
 from __future__ import annotations
 

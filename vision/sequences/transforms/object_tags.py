@@ -35,7 +35,7 @@ class ObjectTagsTransform(CountingTransform):
         end: role of the last token; null for none.
 
     Raises:
-        WorkbenchError: a region has a class without a name, or the regions have no classes.
+        WorkbenchError: regions have no classes, or one has no name.
     """
 
     def __init__(
