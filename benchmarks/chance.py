@@ -12,7 +12,8 @@
 - features of hidden image rows (`vision.mrfr`) and distributions over their classes (`vision.mrc_kl`): the mean of
   those in training.
 
-What is compared with the network's own vectors (`vision.wra`, `segment_autoencoder`) has no such level.
+What is compared with the network's own vectors (`vision.wra`, `segment_autoencoder`), and counts (`cooccurrence`), have
+no such level.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from vision.objectives.hard_itm import HardItm
 from vision.objectives.mrc_kl import MrcKl
 from vision.objectives.mrfr import Mrfr
 from vision.objectives.wra import Wra
+from workbench.objectives.cooccurrence import Cooccurrence
 from workbench.objectives.neighbours import Neighbours
 from workbench.objectives.segment_autoencoder import SegmentAutoencoder
 from workbench.pretraining.assembly import tasks_of
@@ -48,7 +50,7 @@ from workbench.training.held_out import HELD_OUT_SPLIT
 BATCHES_COUNTED, IGNORED = 300, -100
 SMOOTHING = (1.0, 0.3, 0.1, 0.03)
 """What is added to each label's count; with 1 alone rare words of a large vocabulary would make chance look worse."""
-WITHOUT = (Wra, SegmentAutoencoder)
+WITHOUT = (Wra, SegmentAutoencoder, Cooccurrence)
 ROWS: dict[type[Objective], str] = {Mrfr: "features", MrcKl: "scores"}
 """Objectives without a level of chance; those that predict rows of numbers, and which of their targets these are."""
 

@@ -19,7 +19,6 @@ from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Positive, Share, Word
 from workbench.pretraining.forward import HeadInputs
 from workbench.pretraining.objective import BatchTargets, Head, LossOutput, Objective
-from workbench.sequences.batch import Batch
 from workbench.sequences.sequence import Rows, Sample, Sequence
 from workbench.text.tokenizer import Tokenizer
 
@@ -74,13 +73,9 @@ class Cooccurrence(Objective):
             if not text["taken"][row[0]]:
                 words = text["input_ids"][row].repeat(len(near))
                 rows = Rows(self.stream, row.repeat(len(near)))
-                sequence.targets[self.name] = {"rows": rows, "words": words, "near": near, "counts": counts}
+                sequence.targets[self.name] = {"rows": rows, "words": words, "labels": near, "counts": counts}
                 text["taken"][row] = True
         return {}
-
-    def count(self, batch: Batch) -> float:
-        """The number of cells."""
-        return float(len(batch.targets.get(self.name, {}).get("near", ())))
 
     def head(self, network: Network) -> Head:
         """
@@ -104,7 +99,7 @@ class CooccurrenceHead(Head):
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
         targets, states = inputs.targets, inputs.states[self.stream]
-        near, counts = targets["near"], targets["counts"].float()
+        near, counts = targets["labels"], targets["counts"].float()
         fitted = (states[targets["rows"]] * self.output(near)).sum(-1).float()
         fitted = fitted + self.bias[targets["words"]] + self.output_bias[near]
         weights = (counts / self.x_max).clamp_max(1) ** self.power
