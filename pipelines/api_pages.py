@@ -12,8 +12,15 @@ import workbench
 from workbench.components.kinds import KINDS
 from workbench.report.run import Run
 
+MODEL = "Model"
 SECTIONS = ("Args", "Attributes", "Raises", "Returns", "Yields")
 """The sections of a docstring that are lists of names with meanings, or a text."""
+BASES = {
+    "bases": ("networks and weights", ("models", "interop")),
+    "bases-sequences": ("sequences", ("sequences",)),
+    "bases-training": ("objectives and training", ("",)),
+}
+"""The pages of base classes: the title, and the rooms of their modules; the last one has all others."""
 NAME = re.compile(r"^([\w*, ]+): (.*)$")
 
 
@@ -28,11 +35,18 @@ def pages(written: str) -> Iterator[tuple[str, Iterable[str]]]:
     classes = {name: item for name, item in api.items() if inspect.isclass(item)}
     opened = {kind.__name__: kind for kind in (importlib.import_module("workbench.api").OpenCorpus, Run)}
     about = f"Jobs with these functions are on the page [In Python](../python.md). {written}"
-    head = ["# API: functions", "", about, "[Classes](classes.md) and [base classes of components](bases.md) follow."]
-    yield "api/README.md", [*head, *_entries(functions, "workbench.")]
-    yield "api/classes.md", ["# API: classes", "", written, *_entries(classes | opened, "")]
+    linked = [f"[{title}]({page}.md)" for page, (title, _) in BASES.items()]
+    more = f"[Model](model.md), [other classes](classes.md) and base classes of {linked[0]}, {linked[1]}, {linked[2]}"
+    yield "api/README.md", ["# API: functions", "", about, f"{more} follow.", *_entries(functions, "workbench.")]
+    model = {MODEL: classes.pop(MODEL)}
+    yield "api/model.md", ["# API: Model", "", written, *_entries(model, "")]
+    yield "api/classes.md", ["# API: other classes", "", written, *_entries(classes | opened, "")]
     intro = "A component of one's own is derived from one of these classes ([extending](../extending/README.md))."
-    yield "api/bases.md", ["# API: base classes of components", "", f"{intro} {written}", *_entries(_bases(), "")]
+    left = _bases()
+    for page, (title, rooms) in BASES.items():
+        own = {name: left[name] for name in left if _room(left[name]).startswith(rooms)}
+        left = {name: base for name, base in left.items() if name not in own}
+        yield f"api/{page}.md", [f"# API: base classes of {title}", "", f"{intro} {written}", *_entries(own, "")]
 
 
 def _bases() -> dict[str, Any]:
@@ -43,6 +57,11 @@ def _bases() -> dict[str, Any]:
         if module.startswith("workbench."):
             found[name] = getattr(importlib.import_module(module), name)
     return found
+
+
+def _room(kind: type) -> str:
+    """The module of a class within the package."""
+    return kind.__module__.partition(".")[2]
 
 
 def _entries(items: dict[str, Any], before: str) -> Iterator[str]:

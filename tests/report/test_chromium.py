@@ -48,7 +48,7 @@ def test_screenshot(runs: list[Path], tmp_path: Path, width: int, dark: bool) ->
     assert (np.abs(edge - pixels[5, 5]).sum(2) > 30).mean() < 0.01, "something runs over the edge of the page"
 
 
-def test_the_script_runs_under_the_policy_of_the_page(runs: list[Path], tmp_path: Path) -> None:
+def test_the_page_allows_its_own_script(runs: list[Path], tmp_path: Path) -> None:
     """It marks the heads that sort and the charts that zoom."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser")
     if browser is None:

@@ -153,7 +153,7 @@ def test_the_page_fetches_nothing(runs: list[Path]) -> None:
     assert "default-src 'none'" in page
 
 
-def test_the_only_script_is_the_one_that_the_policy_names(runs: list[Path]) -> None:
+def test_the_page_allows_its_own_script_alone(runs: list[Path]) -> None:
     page = render([load_run(folder) for folder in runs])
     (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
     checksum = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

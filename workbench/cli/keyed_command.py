@@ -43,7 +43,7 @@ def _no_option(args: list[str], option: str, near: Any) -> WorkbenchError:
 
 
 def _value(args: list[str], option: str) -> str:
-    """The word that follows the option, or the part after its `=`."""
+    """The word that follows the option, or its text after `=`."""
     for word, following in zip(args, [*args[1:], ""], strict=True):
         if word.startswith(f"{option}="):
             return word.partition("=")[2]

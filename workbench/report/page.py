@@ -1,6 +1,6 @@
 """One self-contained HTML page: style, charts, images and one script are embedded; there are no external resources.
 
-The script sorts tables and zooms charts. The page's policy has its checksum, so no other script runs.
+The script sorts tables and zooms charts. The page allows no other script: it names the checksum of this one.
 """
 
 from __future__ import annotations
