@@ -25,7 +25,8 @@ from pipelines.demo.small_files import write_small_files
 
 ROOT = Path(__file__).resolve().parents[2]
 EXTENDING = ROOT / "docs" / "extending"
-PAGES = sorted((*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
+PAGES = sorted(page for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")) if page.parent.name != "notebooks")
+"""Those of notebooks are run as notebooks (test_notebooks)."""
 FENCE = re.compile(r'^```(\w*)(?: title="(\S+)")?\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 RUN = ("bash", "python", "yaml")
 GATE = ("README.md", "quickstart.md", "python.md", "text.md", "knowledge.md", "vision-language.md")

@@ -30,7 +30,11 @@ def sentences(text: str) -> list[list[str]]:
     text = re.sub(r"^(```|~~~).*?^\1[^\n]*$|<!--.*?-->", "\n\n", text, flags=re.MULTILINE | re.DOTALL)
     kept = []
     for line in text.splitlines():
-        table, indented, heading = line.lstrip().startswith("|"), line.startswith("    "), line.startswith("#")
+        table, indented, heading = (
+            line.lstrip().startswith(("|", "<div>")),
+            line.startswith("    "),
+            line.startswith("#"),
+        )
         item = re.match(r"\s*(?:[-*]|\d+\.) ", line)
         kept.append("" if table or indented or heading else f"\n\n{line[item.end() :]}" if item else line)
     found = []

@@ -48,6 +48,10 @@ def step_table(metrics: Sequence[Record], last: int = SHOWN) -> Table:
     for name in ("step", *ordered):
         table.add_column(escape(name), justify="right")
     for step, line in [*steps.items()][-last:]:
-        cells = (f"{line[name]:.4f}" if name in line else "" for name in ordered)
+        cells = (_shown(line[name]) if name in line else "" for name in ordered)
         table.add_row(f"{step:,}", *cells)
     return table
+
+
+def _shown(value: float) -> str:
+    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
