@@ -30,13 +30,9 @@ def sentences(text: str) -> list[list[str]]:
     text = re.sub(r"^(```|~~~).*?^\1[^\n]*$|<!--.*?-->", "\n\n", text, flags=re.MULTILINE | re.DOTALL)
     kept = []
     for line in text.splitlines():
-        table, indented, heading = (
-            line.lstrip().startswith(("|", "<div>")),
-            line.startswith("    "),
-            line.startswith("#"),
-        )
+        left_out = line.lstrip().startswith("|") or line.startswith(("    ", "#", "<div>"))  # tables, code, headings
         item = re.match(r"\s*(?:[-*]|\d+\.) ", line)
-        kept.append("" if table or indented or heading else f"\n\n{line[item.end() :]}" if item else line)
+        kept.append("" if left_out else f"\n\n{line[item.end() :]}" if item else line)
     found = []
     for paragraph in re.split(r"\n\s*\n", "\n".join(kept)):
         read = re.sub(r"`[^`]+`", "code", paragraph)

@@ -53,9 +53,7 @@ class ProgressBars(Progress):
 
     def stop(self) -> None:
         super().stop()
-        if self._output is not None:
-            text = "" if self.live.transient else as_text(self.get_renderable())
-            self._output.show(preformatted(text), text)
+        self._show(last=True)
 
     def update(self, task_id: TaskID, **options: Any) -> None:
         super().update(task_id, **options)
@@ -65,10 +63,10 @@ class ProgressBars(Progress):
         super().advance(task_id, advance)
         self._show()
 
-    def _show(self) -> None:
-        if self._output is not None and time.monotonic() - self._shown_at >= SECONDS:
+    def _show(self, *, last: bool = False) -> None:
+        if self._output is not None and (last or time.monotonic() - self._shown_at >= SECONDS):
             self._shown_at = time.monotonic()
-            text = as_text(self.get_renderable())
+            text = "" if last and self.live.transient else as_text(self.get_renderable())
             self._output.show(preformatted(text), text)
 
 

@@ -29,18 +29,12 @@ def long_format(metrics: Sequence[Record]) -> list[Record]:
     ]
 
 
-def by_step(metrics: Sequence[Record]) -> dict[int, Record]:
-    """The lines of a step as one record, by the step."""
-    found: dict[int, Record] = {}
-    for line in metrics:
-        found.setdefault(line["step"], {}).update(line)
-    return found
-
-
 def step_table(metrics: Sequence[Record], last: int = SHOWN) -> Table:
     """The losses and other numbers of objectives of the last steps with a line, each held-out number next to its twin.
     Speed and memory are left out."""
-    steps = by_step(metrics)
+    steps: dict[int, Record] = {}
+    for line in metrics:
+        steps.setdefault(line["step"], {}).update(line)
     names = dict.fromkeys(name for line in steps.values() for name in line if "/" in name)
     ordered = sorted(names, key=lambda name: (name.removeprefix(HELD_OUT), name.startswith(HELD_OUT)))
     left_out = len(steps) - last
@@ -48,10 +42,7 @@ def step_table(metrics: Sequence[Record], last: int = SHOWN) -> Table:
     for name in ("step", *ordered):
         table.add_column(escape(name), justify="right")
     for step, line in [*steps.items()][-last:]:
-        cells = (_shown(line[name]) if name in line else "" for name in ordered)
+        found = (line.get(name) for name in ordered)
+        cells = ("" if value is None else f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}" for value in found)
         table.add_row(f"{step:,}", *cells)
     return table
-
-
-def _shown(value: float) -> str:
-    return f"{value:.4f}" if abs(value) < 100 else f"{value:,.0f}"
