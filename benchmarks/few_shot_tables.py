@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from scipy import stats
 
@@ -35,7 +35,7 @@ class Study:
         task, number: of the evaluations that are read; `metric` names the number for people.
         texts: what a training or test item is, in the plural.
         items: what a test item is, where it is something else.
-        unit: the field of the items by which they are drawn together.
+        unit: of an item, by which it is drawn together with others.
     """
 
     designs: Mapping[str, str]
@@ -45,7 +45,7 @@ class Study:
     metric: str
     texts: str
     items: str | None = None
-    unit: str = "key"
+    unit: Callable[[Mapping[str, Any]], str] = lambda line: str(line["key"])
 
 
 class Spread(NamedTuple):
@@ -100,7 +100,7 @@ def gain(study: Study, size: int, pair: tuple[str, str], seeds: int, output: Pat
     if len(both) < 2:
         return None
     sides = [[side[seed].tallies[study.number] for seed in both] for side in (worse, better)]
-    units = units_of([str(line[study.unit]) for line in better[both[0]].lines])
+    units = units_of([study.unit(line) for line in better[both[0]].lines])
     differences = [high.whole - low.whole for low, high in zip(*sides, strict=True)]
     together = compared_numbers(*sides, units)
     return Gain(size, *pair, differences, spread_of(differences), int(units.max()) + 1, together)
