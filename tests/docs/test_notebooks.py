@@ -27,7 +27,12 @@ class Tree(dict[str, Any]):
 
 
 def read(path: Path) -> Any:
-    return json.loads(path.read_text("utf-8"), object_hook=Tree)
+    """A notebook as nbformat reads it, whose texts are lists of lines in the file."""
+    notebook = json.loads(path.read_text("utf-8"), object_hook=Tree)
+    for cell in notebook.cells:
+        for of in (cell, *(each for output in cell.get("outputs", []) for each in (output, output.get("data", {})))):
+            of.update({name: "".join(value) for name, value in of.items() if name != "outputs" and type(value) is list})
+    return notebook
 
 
 def processor_seconds() -> float:
@@ -78,18 +83,12 @@ def test_a_notebook_is_small_and_names_no_place_of_a_machine(path: Path) -> None
     notebook = read(path)
     assert notebook.metadata.kernelspec.name == "python3"
     assert notebook.cells[0].cell_type == "markdown"
-    assert "What they don't mean" in "".join("".join(cell.source) for cell in notebook.cells)
+    assert "What they don't mean" in "".join(cell.source for cell in notebook.cells)
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_its_page(path: Path) -> None:
-    notebook = read(path)
-    for cell in notebook.cells:
-        cell["source"] = "".join(cell.source)
-        for output in cell.get("outputs", []):
-            for of in (output, output.get("data", {})):
-                of.update({name: "".join(value) for name, value in of.items() if isinstance(value, list)})
-    assert (PAGES / f"{path.stem}.md").read_text("utf-8") == page(path, notebook), REFRESH
+    assert (PAGES / f"{path.stem}.md").read_text("utf-8") == page(path, read(path)), REFRESH
 
 
 def test_there_are_four_notebooks_and_no_other_pages_of_notebooks() -> None:
