@@ -50,7 +50,7 @@ def folder_of(name: str, folder: Path) -> Path:
     checkpoint_family, config, network = made(name)
     theirs = to_theirs(network.state_dict(), checkpoint_family.rules(config)).tensors
     write_checkpoint_folder(folder, ExportedWeights(theirs, dict(config), []))
-    tokenizer(folder / "tokenizer.json", ("<s>", "</s>"))
+    tokenizer(folder / "tokenizer.json", ("<s>", "</s>", *checkpoint_family.marks.values()))
     return folder
 
 

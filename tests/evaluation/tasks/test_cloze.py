@@ -46,7 +46,7 @@ def test_the_head_of_pretraining_is_kept_and_learns(
     for (name, one), (_, other) in zip(before.named_parameters(), after.named_parameters(), strict=True):
         torch.testing.assert_close(one, other, msg=name)
     assert not [record for record in caplog.records if "computes something else" in record.getMessage()]
-    learned = fine_tune(ClozeClassification(), tuning(pretrained, corpus, tmp_path / "learned", epochs=12.0, lr=5e-2))
+    learned = fine_tune(ClozeClassification(), tuning(pretrained, corpus, tmp_path / "learned", epochs=12.0, lr=1e-2))
     found = evaluate(ClozeClassification(), ClozeScoring(run=learned, corpus=dev))
     assert found.numbers["accuracy"] == 1
     again = fine_tune(ClozeClassification(), tuning(learned, corpus, tmp_path / "again", "train.lr=1e-12"))
