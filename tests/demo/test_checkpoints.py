@@ -10,6 +10,7 @@ import workbench
 from pipelines.demo import checkpoints
 from pipelines.demo.plan import plan
 from pipelines.demo.small_files import write_small_files
+from workbench.cli.show import show
 from workbench.core.errors import WorkbenchError
 from workbench.model_api import Model
 
@@ -43,7 +44,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_a_checkpoint_opens_from_anywhere(demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_opens_from_anywhere(
+    demo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("WORKBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(checkpoints, "RUNS", {"k-bert-world": ("runs/k-bert", "fill in words")})
     with pytest.raises(
@@ -62,5 +65,8 @@ def test_a_checkpoint_opens_from_anywhere(demo: Path, tmp_path: Path, monkeypatc
     card = (place / "README.md").read_text()
     assert "# k-bert-world" in card
     assert "It was not evaluated." in card
+    capsys.readouterr()
+    show("workbench:k-bert-world")
+    assert "The demo's K-BERT" in capsys.readouterr().out
     with pytest.raises(WorkbenchError, match="it has k-bert-world"):
         workbench.load("workbench:bert")

@@ -23,7 +23,7 @@ from workbench.pretraining.task_corpora import check_corpora, places_named
 from workbench.recipe.reading import find_recipe
 from workbench.runs.names import is_run
 from workbench.runs.progress import progress_of
-from workbench.runs.stored_run import fetched_run, read_snapshot
+from workbench.runs.stored_run import NAMED, fetched_run, read_snapshot
 
 
 def show(
@@ -59,7 +59,7 @@ def show(
         show_batch(target, overrides or [], samples, trust=trust)
         return
     place = Path(target)
-    if is_run(place) or (is_url(target) and read_snapshot(Store(target)) is not None):
+    if target.startswith(NAMED) or is_run(place) or (is_url(target) and read_snapshot(Store(target)) is not None):
         for name, value in progress_of(fetched_run(target)):
             Terminal().print(f"[bold]{escape(name)}[/]  {escape(value)}", highlight=False)
     elif _is_recipe(target):
