@@ -96,4 +96,4 @@ class WeightedTokenLoss(TokenLoss):
         wanted, weights = labels[:, 0].long(), labels[:, 1].float()
         loss = (weights * F.cross_entropy(logits.float(), wanted, reduction="none")).sum()
         right = (logits.argmax(-1) == wanted).sum()
-        return LossOutput(loss, {"accuracy": (right, right.new_tensor(len(wanted)))})
+        return LossOutput(loss, {"accuracy": (right, torch.full_like(right, len(wanted)))})
