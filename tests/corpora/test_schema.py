@@ -44,6 +44,7 @@ TEXT: dict[str, Any] = {
     "translation_spans": {"fr": [], "de": [[0, 4, "Q1", 1.0]]},
     "turns": ["Whom did she meet?", "Bob."],
     "speakers": ["Cid", "Ann"],
+    "cooccurrences": [["met", 2.0], ["him", 0.5]],
     "labels": {"relation": "knows", "entailment": 2, "score": 0.5},
     "meta": {"source": "made"},
 }
