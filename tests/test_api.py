@@ -133,8 +133,8 @@ def test_runs_results_and_comparisons_are_tables_in_a_notebook(place: Path) -> N
     assert "<b>classify</b>" in result._repr_html_()
     assert "<b>by class</b>" in result._repr_html_()
     found = workbench.compare("runs/hours", "runs/hours", samples=100)
-    assert found._repr_html_().count("<table>") == len(found) == 1
-    assert found[0]._repr_html_() == found._repr_html_()
+    assert found._repr_html_().count("<table>") == len(found) >= 1
+    assert "".join(each._repr_html_() for each in found) == found._repr_html_()
 
 
 @pytest.fixture(scope="module")

@@ -111,5 +111,5 @@ def test_the_names_of_repositories() -> None:
 def test_a_repository_that_is_not_there_is_refused(hub: ReadableHub) -> None:
     with pytest.raises(WorkbenchError, match="no run or checkpoint at hf://somebody/other"):
         workbench.load("hub:somebody/other")
-    with pytest.raises(WorkbenchError, match="workbench pretrain hub:ORG/NAME"):
+    with pytest.raises(WorkbenchError, match="name it as hub:ORG/NAME"):
         load_recipe("google-bert/bert-base-uncased")
