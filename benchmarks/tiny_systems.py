@@ -40,8 +40,8 @@ from benchmarks.tiny_corpora import MAKERS, overrides_of, prepare
 from workbench.recipe.reading import load_recipe, shipped
 from workbench.recipe.sizes import sizes_of
 from workbench.recipe.spec import Recipe
+from workbench.runs.metric_tables import HELD_OUT
 from workbench.runs.metrics_file import read_metrics
-from workbench.training.held_out import PREFIX
 
 STEPS_OF_RANKS, STEPS_OF_RESUME = 60, 6
 
@@ -104,7 +104,7 @@ def measure(system: str, corpora: Path, folder: Path) -> dict[str, Any]:
     call("pretrain", name, *overrides, f"train.evaluate_every={recipe.train.max_steps}", "-o", str(run))
     seconds = processor_seconds() - before
     records = read_metrics(run)
-    last = {key.removeprefix(PREFIX): value for record in records for key, value in record.items() if PREFIX in key}
+    last = {key.removeprefix(HELD_OUT): value for record in records for key, value in record.items() if HELD_OUT in key}
     by_chance = chances(recipe)
     call("verify-resume", name, *overrides, "--steps", str(STEPS_OF_RESUME), "-o", str(folder / f"{name}-resume"))
     return {

@@ -35,7 +35,9 @@ def tuned(texts: Path, prepared: Callable[..., str], tmp_path_factory: pytest.Te
     """A fine-tuning of one step: it learns nothing, and its encoder's states have the colour."""
     folder = tmp_path_factory.mktemp("probe")
     start = pretrain(recipe_from_dict(recipe_tree(texts, network(16), [{"objective": "mlm"}])), folder / "start")
-    tuning = ClassifyTuning(run=start, corpus=prepared("colours", ROWS * 4), output=folder / "run", epochs=0.1, lr=1e-6)
+    tuning = ClassifyTuning(
+        run=start, corpus=prepared("coloured", ROWS * 4), output=folder / "run", epochs=0.1, lr=1e-6
+    )
     return fine_tune(Classification(), tuning)
 
 
@@ -44,7 +46,7 @@ def probed(run: Path, corpus: str) -> dict[str, float] | None:
 
 
 def test_what_the_states_hold_is_found_without_a_fine_tuning(tuned: Path, prepared: Callable[..., str]) -> None:
-    found = probed(tuned, prepared("colours", []))
+    found = probed(tuned, prepared("coloured", []))
     assert found is not None
     assert found["accuracy"] == 1
 
@@ -52,10 +54,10 @@ def test_what_the_states_hold_is_found_without_a_fine_tuning(tuned: Path, prepar
 def test_pairs_and_dear_networks_are_not_probed(
     tuned: Path, prepared: Callable[..., str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    assert probed(tuned, prepared("pairs", [{**row, "second": "a boat ."} for row in ROWS])) is None
+    assert probed(tuned, prepared("coloured-pairs", [{**row, "second": "a boat ."} for row in ROWS])) is None
     monkeypatch.setattr(encoder_probe, "COST", 10)
     with caplog.at_level(logging.INFO):
-        assert probed(tuned, prepared("colours", [])) is None
+        assert probed(tuned, prepared("coloured", [])) is None
     assert "its 32 texts are many" in caplog.text
 
 
@@ -63,16 +65,16 @@ def test_a_start_that_is_gone_is_no_error(tuned: Path, prepared: Callable[..., s
     start = tuned.parent / "start"
     start.rename(start.with_name("elsewhere"))
     try:
-        assert probed(tuned, prepared("colours", [])) is None
+        assert probed(tuned, prepared("coloured", [])) is None
     finally:
         start.with_name("elsewhere").rename(start)
 
 
 def test_a_loss_that_stays_at_guessing_is_stated(tuned: Path, prepared: Callable[..., str], texts: Path) -> None:
-    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("colours", [])), show=False)
+    result = evaluate(Classification(), ClassifyScoring(run=tuned, corpus=prepared("coloured", [])), show=False)
     (said,) = result.unlearned
     assert f"the best constant prediction has {math.log(2):.3f}" in said
-    assert json.loads((tuned / "evaluations" / "classify-colours.json").read_text())["unlearned"] == [said]
+    assert json.loads((tuned / "evaluations" / "classify-coloured.json").read_text())["unlearned"] == [said]
     assert "hardly learned" in str(result.table().caption)
     recipe = recipe_from_dict(recipe_tree(texts, network(16), [{"objective": "mlm"}]))
     assert unlearned(tuned.parent / "start", recipe) == []

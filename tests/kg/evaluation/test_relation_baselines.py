@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kg.evaluation.relation_baselines import by_mentions, entity_of, labelled, mention_of, words_of
+from kg.evaluation.relation_baselines import by_mentions, entity_of, mention_of, words_of
+from workbench.evaluation.finetuning.labels import labelled
 
 
 def sample(head: str, tail: str, relation: str | None = None, linked: bool = False) -> dict[str, Any]:
