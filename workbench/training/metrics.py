@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -351,7 +352,12 @@ def _recomputing_pauses(root: PretrainingModel, counter: Operations) -> Iterator
 
 def measured_peak(device: torch.device, dtype: torch.dtype | None, repeats: int = 5) -> float:
     """The operations per second of a large matrix product on this device: the best of a few. On a CPU without
-    instructions for 16 bits it would take seconds, so that a small one must do."""
+    instructions for 16 bits it would take seconds, so that a small one must do. A process measures once."""
+    return _peak(device, dtype, repeats, torch.get_num_threads())
+
+
+@cache
+def _peak(device: torch.device, dtype: torch.dtype | None, repeats: int, threads: int) -> float:
     # drawn from a generator of its own: a run's numbers do not depend on being measured
     generator = torch.Generator(device).manual_seed(0)
     rate = 0.0
