@@ -80,7 +80,7 @@ def test_a_model_of_the_hub_is_distinguished_from_a_recipe(name: str, recipe: st
         (["--tasks.text.weight", "2"], "tasks.text.weight=2"),
         (["--seed"], "seed=..."),
         (["--schedule", "seed=1"], "schedule=..."),
-        (["--learning_rate", "1"], "train.lr=1e-4"),
+        (["--weight_decay", "1"], "train.optimizer.weight_decay=0.01"),
         (["--bogus"], "The options are in --help"),
         (["--outptu", "x"], "--output"),
     ],
@@ -92,6 +92,20 @@ def test_a_key_given_as_an_option_is_answered_with_the_change(
     with pytest.raises(WorkbenchError, match=re.escape(change)) as error:
         app.run([*command, *given], "workbench")
     assert "KEY=VALUE" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        (["--num_train_epochs", "3"], "--epochs 3"),
+        (["--learning_rate=2e-5"], "--lr 2e-5"),
+        (["--per_device_train_batch_size", "8"], "--batch-size 8"),
+        (["--max_steps", "20"], "train.max_steps=20"),
+    ],
+)
+def test_an_option_of_another_library_is_answered_with_the_command_s_own(given: list[str], change: str) -> None:
+    with pytest.raises(WorkbenchError, match=f"Write {re.escape(change)}[.]"):
+        app.run(["finetune", "classify", "run", "corpus", *given], "workbench")
 
 
 def test_a_command_without_a_recipe_knows_no_keys(capsys: pytest.CaptureFixture[str]) -> None:
