@@ -72,6 +72,21 @@ def test_a_text_does_not_take_the_room_of_its_step_unless_asked(
     assert reported in caplog.text
 
 
+@pytest.mark.parametrize("unknown", [8, 1])
+@pytest.mark.parametrize(("run", "reason"), [("entities", "without a vector"), ("tree", "not in the graph")])
+def test_entities_that_mostly_bring_no_knowledge_are_reported(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, run: str, reason: str, unknown: int
+) -> None:
+    records = typing_records(test=False)[:10]
+    for record in records[:unknown]:
+        record["spans"][0][2] = "Q64"
+    write(tmp_path / "typing", records)
+    recipe_of(EntityTyping(), replace(tuning(folder, run, tmp_path / "run"), corpus=str(tmp_path / "typing")))
+    found = f"8 of 10 linked entities (80 %) bring no knowledge (entities {reason})" in caplog.text
+    assert found == (unknown == 8)
+    assert found == ("bring no knowledge" in caplog.text)
+
+
 def test_other_vectors_than_those_that_are_embedded_are_refused(folder: Path, tmp_path: Path) -> None:
     turned = folder / "turned.safetensors"
     tree = recipe_tree(folder, "entities")
