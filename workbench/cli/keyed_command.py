@@ -27,6 +27,8 @@ class KeyedCommand(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
+            if type(error).__name__ == "MissingParameter" and not getattr(error, "message", ""):
+                error.message = getattr(error.param, "help", None) or ""  # type: ignore[attr-defined]
             if type(error).__name__ != "NoSuchOption" or all(param.metavar != KEYS for param in self.params):
                 raise  # typer may bring its own copy of click, so the class is known by its name
             own = {spelling for param in self.params for spelling in param.opts}
