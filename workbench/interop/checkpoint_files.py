@@ -138,8 +138,6 @@ def check_checkpoint_folder(folder: Path, source: Path) -> None:
         WorkbenchError: --output is a run or within one's own files, a file of a checkpoint cannot be written there, or
             the folder is the source, a checkpoint that no export wrote, or the export of another run.
     """
-    from workbench.runs.data_record import run_id  # torch takes seconds
-
     try:
         check_apart(folder)
         if (folder / FILE_NAME).is_file():
@@ -155,17 +153,29 @@ def check_checkpoint_folder(folder: Path, source: Path) -> None:
                 f"{folder} has files that no export wrote ({', '.join(foreign[:3])}); choose an empty folder, or that "
                 "of an earlier export"
             )
-        card = folder / CARD
-        found = MADE_FROM.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
-        if found is not None and found["run"] != (run_id(source) if is_run(source) else None):
-            raise WorkbenchError(
-                f"{folder} has the export of another run, of the recipe {found['recipe']!r}; choose another folder, or "
-                "remove this one"
-            )
+        _check_same_run(folder, source)
         for name in EXPORTED:
             check_writable(folder / name)
     except WorkbenchError as error:
         raise type(error)(f"--output: {error}") from error
+
+
+def _check_same_run(folder: Path, source: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: the folder's card names another run.
+    """
+    card = folder / CARD
+    found = MADE_FROM.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    if found is None:
+        return
+    from workbench.runs.data_record import run_id  # torch takes seconds
+
+    if found["run"] != (run_id(source) if is_run(source) else None):
+        raise WorkbenchError(
+            f"{folder} has the export of another run, of the recipe {found['recipe']!r}; choose another folder, or "
+            "remove this one"
+        )
 
 
 def _config_text(folder: Path) -> str:
