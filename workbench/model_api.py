@@ -412,7 +412,7 @@ class Model:
 
         Raises:
             WorkbenchError: the family cannot express the network (the message lists what differs), or the folder is the
-                source or has files that no export wrote.
+                source, or has files that no export wrote or the export of another run.
         """
         folder, family = path_here(folder, "folder"), family_of(family)
         check_checkpoint_folder(folder, self.place)

@@ -272,11 +272,7 @@ class Workspace:
                 "choose another --output, or delete the folder"
             )
         theirs, ours = stored["options"], self.options
-        changed = [
-            f"{name} was {theirs.get(name)!r}, is {ours.get(name)!r}"
-            for name in sorted(theirs.keys() | ours.keys())
-            if theirs.get(name) != ours.get(name)
-        ]
+        changed = [*_changes("", theirs, ours)]
         inputs = stored.get("inputs", [])
         if len(inputs) != len(self.inputs) or not all(map(is_version, self.inputs, inputs)):
             changed.append("the inputs are different or have changed")
@@ -285,6 +281,21 @@ class Workspace:
                 f"{self.place} was begun with other options or inputs: {'; '.join(changed)}. Choose another "
                 "--output, delete the folder, or use the same options again"
             )
+
+
+def _changes(name: str, theirs: Any, ours: Any) -> Iterator[str]:
+    """The innermost values that differ, by their keys: a stage is a list of its name and its options."""
+    if theirs == ours:
+        return
+    if isinstance(theirs, Mapping) and isinstance(ours, Mapping):
+        for key in sorted(theirs.keys() | ours.keys()):
+            yield from _changes(f"{name}.{key}" if name else str(key), theirs.get(key), ours.get(key))
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        named = f"{name}.{ours[0]}" if isinstance(ours[0], str) and theirs[0] == ours[0] else name
+        for before, now in zip(theirs, ours, strict=True):
+            yield from _changes(named, before, now)
+    else:
+        yield f"{name} was {theirs!r}, is {ours!r}"
 
 
 def _version(path: Path) -> tuple[int, int, int]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from workbench.core.errors import LISTED, NEAREST, WorkbenchError, unknown
 from workbench.interop.checkpoint_files import check_place, family_of
 from workbench.recipe.foreign_names import KEYS
 from workbench.recipe.reading import load_recipe, recipe_names
+from workbench.recipe.trees import dump_recipe
 from workbench.runs.folder import check_same
 
 
@@ -80,7 +83,7 @@ def test_a_model_of_the_hub_is_distinguished_from_a_recipe(name: str, recipe: st
         (["--tasks.text.weight", "2"], "tasks.text.weight=2"),
         (["--seed"], "seed=..."),
         (["--schedule", "seed=1"], "schedule=..."),
-        (["--learning_rate", "1"], "train.lr=1e-4"),
+        (["--weight_decay", "1"], "train.optimizer.weight_decay=0.01"),
         (["--bogus"], "The options are in --help"),
         (["--outptu", "x"], "--output"),
     ],
@@ -92,6 +95,26 @@ def test_a_key_given_as_an_option_is_answered_with_the_change(
     with pytest.raises(WorkbenchError, match=re.escape(change)) as error:
         app.run([*command, *given], "workbench")
     assert "KEY=VALUE" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "change"),
+    [
+        (["--num_train_epochs", "3"], "--epochs 3"),
+        (["--learning_rate=2e-5"], "--lr 2e-5"),
+        (["--per_device_train_batch_size", "8"], "--batch-size 8"),
+        (["--max_steps", "20"], "train.max_steps=20"),
+    ],
+)
+def test_an_option_of_another_library_is_answered_with_the_command_s_own(given: list[str], change: str) -> None:
+    with pytest.raises(WorkbenchError, match=f"Write {re.escape(change)}[.]"):
+        app.run(["finetune", "classify", "run", "corpus", *given], "workbench")
+
+
+def test_a_missing_option_says_what_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        app.run(["export", "run", "--output", "out"], "workbench")
+    assert "The checkpoint family: bert, gpt2," in capsys.readouterr().err
 
 
 def test_a_command_without_a_recipe_knows_no_keys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -190,9 +213,25 @@ def test_missing_files_name_the_overrides(
     assert notes == [f"If yours is elsewhere: {key}" for key in noted]
 
 
-def test_show_says_what_a_run_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from workbench.recipe.trees import dump_recipe
+@pytest.mark.parametrize(
+    ("verb", "objective", "fits"),
+    [
+        ("predict", {"objective": "classify", "classes": ["a", "b"]}, "has a head for classify"),
+        ("predict", {"objective": "mine:Head"}, "Tasks: .*classify"),
+        ("finetune", {"objective": "mlm"}, "Tasks: .*classify"),
+    ],
+)
+def test_a_run_without_a_task_is_answered_with_the_tasks(
+    verb: str, objective: dict[str, Any], fits: str, tmp_path: Path
+) -> None:
+    recipe = load_recipe("tiny-text")
+    tasks = {name: replace(task, objectives=[objective]) for name, task in recipe.tasks.items()}
+    (tmp_path / "recipe.yaml").write_text(dump_recipe(replace(recipe, tasks=tasks)))
+    with pytest.raises(WorkbenchError, match=rf"names a run and no task; it is 'workbench {verb} TASK .*{fits}"):
+        app.run([verb, str(tmp_path), "a text"], "workbench")
 
+
+def test_show_says_what_a_run_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     (run / "checkpoints" / "step-2").mkdir(parents=True)
     (run / "recipe.yaml").write_text(dump_recipe(load_recipe("tiny-text", ["train.max_steps=4"])))

@@ -127,6 +127,17 @@ def test_fine_tuning_takes_over_the_task_that_is_named(run: tuple[Path, str]) ->
         recipe_of(Classification(), ClassifyTuning(**tuning, task="long"))
 
 
+@pytest.mark.parametrize("lr", [2e-3, 1e-3, ClassifyTuning.lr])
+def test_an_option_that_an_override_replaces_is_reported(
+    run: tuple[Path, str], lr: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    place, corpus = run
+    tuning: dict[str, Any] = {"run": place, "corpus": corpus, "label": "day", "trust": True, "task": "short"}
+    assert recipe_of(Classification(), ClassifyTuning(**tuning, lr=lr, overrides=["train.lr=1e-3"])).train.lr == 1e-3
+    assert ("train.lr=0.001 is used, and --lr 0.002 is not" in caplog.text) == (lr == 2e-3)
+    assert ("is used, and" in caplog.text) == (lr == 2e-3)
+
+
 def test_of_several_heads_of_a_kind_the_named_one_leaves_under_the_kinds_name() -> None:
     heads = torch.nn.ModuleDict(
         {"hour": torch.nn.Linear(1, 2), "day": torch.nn.Linear(1, 3), "mlm": torch.nn.Linear(1, 1)}

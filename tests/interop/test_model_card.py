@@ -13,9 +13,11 @@ from huggingface_hub import ModelCard
 import workbench
 from tests.contracts.case_finder import case_of
 from tests.contracts.cases import World
+from workbench.core.errors import WorkbenchError
 from workbench.evaluation.scoring.evaluation import evaluate
 from workbench.evaluation.scoring.task_finder import find_task
 from workbench.interop import model_card
+from workbench.interop.checkpoint_files import WEIGHTS
 from workbench.interop.model_card import CARD, MADE_BY
 from workbench.runs.folder import read_recipe
 
@@ -50,6 +52,16 @@ def test_a_card_names_no_folder_and_counts_no_number_of_seen_texts(world: World,
     assert seen == ("Its numbers are too good" in text)
     listed = ModelCard(text).data.to_dict().get("model-index", [{"results": []}])[0]["results"]
     assert (listed == []) == seen
+
+
+def test_the_export_of_another_run_is_not_replaced(world: World, tmp_path: Path) -> None:
+    other, model = workbench.load(world.without), workbench.load(world.run)
+    folder = model.export(tmp_path / "out", "bert")
+    before = (folder / WEIGHTS).read_bytes()
+    with pytest.raises(WorkbenchError, match=r"export of another run, of the recipe .*; choose another folder"):
+        other.export(folder, "bert")
+    model.export(folder, "bert")
+    assert (folder / WEIGHTS).read_bytes() == before
 
 
 def test_a_run_without_results_says_so(world: World, tmp_path: Path) -> None:

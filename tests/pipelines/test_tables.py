@@ -198,5 +198,9 @@ def test_what_goes_to_meta_is_reported(table: Write, read: Any, caplog: pytest.L
     (line,) = caplog.messages
     assert line.endswith("is read with fields={text: question, labels: [label], second: sentence}; meta gets index")
     caplog.clear()
+    read("text", table("cols.csv", "sentence,class\nx,1\n"))
+    (line,) = caplog.messages
+    assert line.endswith("is read with fields={text: sentence}; meta gets class")
+    caplog.clear()
     read("text", table("all.tsv", "text\tlabel\nx\t1\n"))
     assert not caplog.messages

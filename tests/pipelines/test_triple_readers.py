@@ -53,6 +53,33 @@ def test_tsv_with_texts(tmp_path, json_lines, read):
     assert two["label"] == "e2"
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("e.tsv", "id\tlabel\tdescription\ne1\tOne\tfirst, of all\n"),
+        ("e.txt", "description\tentity_id\tname\nfirst, of all\te1\tOne\n"),
+        ("e.csv", 'id,label,description\ne1,One,"first, of all"\n'),
+        ("e.tsv", "e1\tOne\tfirst, of all\n"),
+    ],
+)
+def test_a_header_of_texts_is_no_entity(tmp_path, read, name, text):
+    (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
+    (tmp_path / name).write_text(text)
+    one, two = read("triples", tmp_path / "g.tsv", entities=[str(tmp_path / name)])
+    assert (one["id"], one["label"], one["description"], two["id"]) == ("e1", "One", "first, of all", "e2")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("e1,One\n", "names the columns e1, One; expected id"), ("id,label\ne1\n", "e.csv:2.*found 1 columns")],
+)
+def test_texts_of_a_csv_need_their_columns(tmp_path, read, text, message):
+    (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
+    (tmp_path / "e.csv").write_text(text)
+    with pytest.raises(WorkbenchError, match=message):
+        read("triples", tmp_path / "g.tsv", entities=[str(tmp_path / "e.csv")])
+
+
 def test_described_entities_of_no_triple_are_kept(tmp_path, json_lines, read):
     (tmp_path / "g.tsv").write_text("e1\tr\te2\n")
     rows = [{"id": "e9", "label": "Nine"}, {"id": "e2", "label": "Two"}, {"id": "e8", "gloss": "eight"}, {"id": "r"}]

@@ -69,6 +69,29 @@ class TaskCommands(Commands):
                 raise self._unable(task.name)
         return typer_app(self.command_of(find, options))
 
+    def _check(self, called: str, name: str) -> None:
+        if name not in self.entries and is_run(Path(name)):
+            raise WorkbenchError(
+                f"'{called} {name}' names a run and no task; it is '{called} TASK {name} ...'. "
+                f"{self._fitting(Path(name))}"
+            )
+        super()._check(called, name)
+
+    def _fitting(self, run: Path) -> str:
+        """The tasks for which the run has a head, as a sentence; of all tasks if it has none."""
+        from workbench.components.building import find
+        from workbench.evaluation.scoring.task_finder import find_task
+        from workbench.runs.folder import read_recipe
+
+        specs = [str(spec["objective"]) for task in read_recipe(run).tasks.values() for spec in task.objectives]
+        kinds = {find("objective", name) for name in specs if ":" not in name}  # a run's own code is not run
+        rooms = {kind.__module__.partition(".")[0] for kind in kinds}
+        near = [name for name, at in predicting_tasks().items() if at.partition(".")[0] in rooms]
+        fitting = [name for name in near if getattr(find_task(name), "objective", None) in kinds]
+        if fitting and self.which != "tuning":
+            return f"The run has a head for {', '.join(fitting)}"
+        return f"Tasks: {', '.join(self.entries)}"
+
     def _unable(self, task: str) -> WorkbenchError:
         if self.which == "predicting":
             return WorkbenchError(

@@ -21,7 +21,8 @@ def export(
     run: Annotated[StoredFolder, typer.Argument(help="The run, or a checkpoint: a folder, a URL or package:NAME.")],
     output: Annotated[OutputFolder, typer.Option("--output", "-o", help="The folder to write.")],
     family: Annotated[
-        ComponentName, typer.Option("--as", help="The checkpoint family (listed by workbench components family).")
+        ComponentName,
+        typer.Option("--as", help="The checkpoint family: bert, gpt2, llama, ... (workbench components family)."),
     ],
     network: WhichNetwork = None,
     stream: Annotated[

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 from typer.core import TyperCommand
@@ -26,15 +27,21 @@ class KeyedCommand(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
+            if type(error).__name__ == "MissingParameter" and not getattr(error, "message", ""):
+                error.message = getattr(error.param, "help", None) or ""  # type: ignore[attr-defined]
             if type(error).__name__ != "NoSuchOption" or all(param.metavar != KEYS for param in self.params):
                 raise  # typer may bring its own copy of click, so the class is known by its name
+            own = {spelling for param in self.params for spelling in param.opts}
             raise _no_option(
-                given, str(getattr(error, "option_name", "")), getattr(error, "possibilities", None) or ()
+                given, str(getattr(error, "option_name", "")), getattr(error, "possibilities", None) or (), own
             ) from None
 
 
-def _no_option(args: list[str], option: str, near: Any) -> WorkbenchError:
-    change = _change(option.strip("-").replace("-", "_"), _value(args, option))
+def _no_option(args: list[str], option: str, near: Any, own: Collection[str]) -> WorkbenchError:
+    from workbench.recipe.foreign_names import OPTIONS
+
+    name, value = option.strip("-").replace("-", "_"), _value(args, option)
+    change = f"Write {OPTIONS[name]} {shlex.quote(value)}." if OPTIONS.get(name) in own else _change(name, value)
     guess = "" if change or not near else f" The nearest options: {', '.join(near)}."
     return WorkbenchError(
         f"there is no option {option}.{guess} {change or 'The options are in --help.'} Keys of the recipe are given "

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -50,6 +51,9 @@ QUANTISED = "quantization_config"
 """The key of a configuration with the way in which weights are rounded."""
 EXPORTED = (CONFIG, WEIGHTS, TOKENIZER, SETTINGS_FILE, ROLES_FILE, IMAGES, *SENTENCES, ONNX)
 """The files that an export writes."""
+CARD = "README.md"
+MADE_FROM = re.compile(r"recipe `(?P<recipe>[^`]*)`, run `(?P<run>[^`]*)`")
+"""The words of a card that name the run."""
 FOREIGN = (".json", ".safetensors", *TORCH, ".txt", ".model")
 """Suffixes of the files of a checkpoint: one of another name means that another program wrote the folder."""
 NO_CONFIG = ("index.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json")
@@ -132,7 +136,7 @@ def check_checkpoint_folder(folder: Path, source: Path) -> None:
 
     Raises:
         WorkbenchError: --output is a run or within one's own files, a file of a checkpoint cannot be written there, or
-            the folder is the source or a checkpoint that no export wrote.
+            the folder is the source, a checkpoint that no export wrote, or the export of another run.
     """
     try:
         check_apart(folder)
@@ -149,10 +153,29 @@ def check_checkpoint_folder(folder: Path, source: Path) -> None:
                 f"{folder} has files that no export wrote ({', '.join(foreign[:3])}); choose an empty folder, or that "
                 "of an earlier export"
             )
+        _check_same_run(folder, source)
         for name in EXPORTED:
             check_writable(folder / name)
     except WorkbenchError as error:
         raise type(error)(f"--output: {error}") from error
+
+
+def _check_same_run(folder: Path, source: Path) -> None:
+    """
+    Raises:
+        WorkbenchError: the folder's card names another run.
+    """
+    card = folder / CARD
+    found = MADE_FROM.search(card.read_text(encoding="utf-8", errors="replace")) if card.is_file() else None
+    if found is None:
+        return
+    from workbench.runs.data_record import run_id  # torch takes seconds
+
+    if found["run"] != (run_id(source) if is_run(source) else None):
+        raise WorkbenchError(
+            f"{folder} has the export of another run, of the recipe {found['recipe']!r}; choose another folder, or "
+            "remove this one"
+        )
 
 
 def _config_text(folder: Path) -> str:

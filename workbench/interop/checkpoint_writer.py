@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from workbench.components.building import find
 from workbench.components.kinds import KINDS
 from workbench.core.errors import WorkbenchError, unknown
 from workbench.core.files.drafts import write_text
@@ -262,11 +263,14 @@ def _preprocessor(
 
 
 def _transforms_lost(carried: Spec, recipe: Recipe, network: str) -> list[str]:
-    """The transforms of the texts that a network has read, without those that its family has (`carried`)."""
+    """The transforms of the texts that a network has read, without those that its family has (`carried`), or that the
+    control `no-kg` kept from adding anything."""
     path = KINDS["transform"].path
     known = {path(each["transform"]) for each in carried.get("transforms", ())}
     read = [each["transform"] for task in tasks_that_read(recipe, network) for each in task.sequence.transforms]
-    lost = dict.fromkeys(name for name in read if path(name) not in known)
+    lost = [name for name in dict.fromkeys(read) if path(name) not in known]
+    if recipe.control == "no-kg":
+        lost = [name for name in lost if recipe.control not in getattr(find("transform", name), "controls", ())]
     return [f"transform {name}, which changes the texts before they are read" for name in lost]
 
 

@@ -17,13 +17,14 @@ from workbench.core.errors import WorkbenchError
 from workbench.core.files.urls import is_url
 from workbench.core.shipped import version
 from workbench.corpora.corpus import Corpus
+from workbench.interop.checkpoint_files import CARD
 from workbench.recipe.other_networks import StoredNetwork
 from workbench.recipe.recipe_listing import stack
 from workbench.recipe.spec import Recipe
+from workbench.runs.data_record import run_id
 from workbench.runs.metrics_file import Record, read_results
 from workbench.runs.names import is_run
 
-CARD = "README.md"
 MADE_BY = "<!-- written by workbench export -->"
 """A line of every card: a README without it is somebody's own, and is kept."""
 USES = {
@@ -66,6 +67,8 @@ def card(
     followed, train = recipe.all_networks[network], replace(recipe.train, ema=None)
     alone = replace(recipe, model={network: followed}, train=train)
     architecture = str(next(iter(config.get("architectures") or [family])))
+    identity = run_id(place) if is_run(place) else None
+    source = f"recipe `{recipe.name}`" + (f", run `{identity}`" if identity else "")  # as MADE_FROM
     head: dict[str, Any] = {"library_name": "transformers", "tags": ["pretraining-workbench", family]}
     use = next((use for end, use in USES.items() if architecture.endswith(end)), None)
     head |= {"pipeline_tag": use} if use else {}
@@ -88,7 +91,7 @@ def card(
         "\n## What it is not for\n",
         *_limits(left, results),
         "\n## Made with\n",
-        f"pretraining-workbench {version()}, recipe `{recipe.name}`. The run's `recipe.yaml` has every option.",
+        f"pretraining-workbench {version()}, {source}. The run's `recipe.yaml` has every option.",
     ]
     return "\n".join(parts) + "\n"
 

@@ -234,6 +234,7 @@ def _check_sentences(reader: str, corpora: Sequence[Corpus]) -> None:
 
 
 OVER_LENGTH = " over max_length"  # in the reasons for what a transform left out
+UNKNOWN = "entities "  # the beginning of the reasons for entities that a transform does not know
 LARGE_SHARE = 0.1  # a smaller share is usual
 OWN_SPANS = ("triples", "questions")  # units of builders that don't read the fields of linked entities
 
@@ -267,7 +268,7 @@ def check_linked_texts(task: Task, places: Sequence[str], control: str | None) -
 
 def warn_no_room(task: Task, texts: int) -> None:
     """Warn where a large share of the knowledge of the transforms has no room next to the text, of the texts just
-    read."""
+    read, and where the transforms do not know most of the linked entities."""
     used, dropped = task.take_used(), task.take_dropped()
     for reason, lost in dropped.items():
         what = reason.replace(OVER_LENGTH, "")  # the name of the stream may follow it
@@ -277,6 +278,13 @@ def warn_no_room(task: Task, texts: int) -> None:
                 "tasks.%s: of the first %d texts %d of %d %s (%.0f %%) have no room next to the text, and are left "
                 "out: use shorter texts (--max-length), or a greater max_length of the transform",
                 *(task.name, texts, lost, whole, what, 100 * lost / whole),
+            )
+        whole = sum(dropped.values()) + used.get("mentions", 0)
+        if reason.startswith(UNKNOWN) and 2 * lost > whole:
+            logger.warning(
+                "tasks.%s: in the first %d texts %d of %d linked entities (%.0f %%) bring no knowledge (%s). Link the "
+                "texts to the graph of the run, or train with the control no-kg",
+                *(task.name, texts, lost, whole, 100 * lost / whole, reason),
             )
 
 

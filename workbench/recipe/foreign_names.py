@@ -55,6 +55,15 @@ KEYS = {
     "weight_decay": "train.optimizer.weight_decay=0.01",
 }
 """The corresponding key, by the last word of a key that recipes don't have."""
+OPTIONS = {
+    "learning_rate": "--lr",
+    "num_epochs": "--epochs",
+    "num_train_epochs": "--epochs",
+    "output_dir": "--output",
+    "per_device_train_batch_size": "--batch-size",
+    "train_batch_size": "--batch-size",
+}
+"""The corresponding option of a command, where the command has it."""
 _HUB = re.compile(r"(?i)^[\w-]+/[\w.-]+$|uncased|cased|chinese|multilingual|patch\d+|[-_](base|small|large|mini|v\d)\b")
 
 

@@ -122,8 +122,9 @@ def read_from_here(run: Path) -> Iterator[None]:
             raise
         raise WorkbenchError(
             f"{error}\nWhere {run} was trained there was {', '.join(lost)}, and in this folder ({Path.cwd()}) there is "
-            "not. If it was trained in another folder, run the command there; or put these back, or say where they are "
-            f"now by overrides, KEY=VALUE of {run / RECIPE}"
+            "not. If it was trained in another folder, run the command there, or move the run below it; or put "
+            "these back. The commands evaluate and finetune, and `load` in Python, also take their new places as "
+            f"overrides, KEY=VALUE of {run / RECIPE}"
         ) from error
 
 

@@ -6,20 +6,23 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from workbench.components.build_context import Identities, noted
 from workbench.core.errors import WorkbenchError, quoted
+from workbench.core.files.drafts import real_path
+from workbench.core.files.urls import url_of
 from workbench.parallel.sharded_table import without_rows
 from workbench.pretraining.assembly import make_model, tasks_of
 from workbench.pretraining.model import PretrainingModel
 from workbench.pretraining.task import Task
 from workbench.recipe.spec import Recipe
-from workbench.recipe.trees import with_overrides
+from workbench.recipe.trees import as_tree, recipe_from_dict, with_overrides
 from workbench.runs.checkpoint import check_whole, load_checkpoint, stored_tables
 from workbench.runs.checkpoints import Checkpoints
-from workbench.runs.data_record import read_from_here, refuse_other
+from workbench.runs.data_record import START, read_data, read_from_here, refuse_other
 from workbench.runs.folder import read_recipe, trust_run
 from workbench.runs.names import RECIPE, TOKENIZER
 from workbench.runs.table_files import map_tables
@@ -91,14 +94,34 @@ def open_found(found: FoundRun) -> LoadedRun:
             f"{found.folder} has no {TOKENIZER}, the copy of the tokenizer that the run was trained with "
             f"({found.recipe.tokenizer}). Copy the file there from another copy of the run, or from that place"
         )
+    recipe = _found_again(found.recipe, found.folder)
     with noted() as read, read_from_here(found.folder), without_rows():
-        loaded = built(found.recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
+        loaded = built(recipe, Tokenizer.load(saved) if saved.is_file() else None, read)
     refuse_other(found.folder, read)
     check_whole(found.checkpoint)
     load_checkpoint(found.checkpoint, loaded.model)
     map_tables(loaded.model, stored_tables(found.checkpoint))
     check_finite(loaded.model)
     return loaded
+
+
+def _found_again(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe with the relative places of its data below the folder where the run was trained: that is the nearest
+    folder above the run that has them, unless they are in this folder. Their content is compared later."""
+    read = (read_data(run) or {}).get("read", {})
+    places = [place for kind in read.keys() - {"corpus", START} for place in read[kind] if url_of(place) is None]
+    lost = [place for place in places if not Path(place).is_absolute() and not Path(place).exists()]
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: moved(inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [moved(inner) for inner in value]
+        of = next((place for place in lost if isinstance(value, str) and Path(place).is_relative_to(value)), None)
+        above = [folder for folder in real_path(run).parents if value and of is not None and (folder / of).exists()]
+        return str(above[0] / value) if above else value
+
+    return recipe_from_dict(moved(as_tree(recipe))) if lost else recipe
 
 
 def check_finite(model: nn.Module) -> None:

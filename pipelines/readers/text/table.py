@@ -101,10 +101,9 @@ class Table(RawReader):
         return sources
 
     def _report(self, columns: Sequence[str], sources: dict[str, Source], where: str) -> None:
-        """Log the mapping if names alone decided it, so that a wrong one is noticed."""
+        """Log the mapping if names decided it and columns are left, so that a wrong or missing one is noticed."""
         left = [column for column in columns if column not in columns_of(sources) | {self.id_field}]
-        by_name = {"text", "labels"} & (sources.keys() - self.fields.keys())
-        if left and {"text", "labels"} <= sources.keys() and by_name:
+        if left and not {"text", "labels"} <= self.fields.keys():
             read = ", ".join(f"{name}: {_spelt(source)}" for name, source in sources.items() if source is not None)
             log.info("%s is read with fields={%s}; meta gets %s", where, read, ", ".join(left))
 

@@ -151,7 +151,7 @@ class EntityTexts(NamedTuple):
 
 
 def rows_of_files(paths: Iterable[str | Path]) -> Iterator[tuple[str, Row]]:
-    """Rows with their ids, from JSON lines with `id`, from one JSON object `{id: row}`, or from columns.
+    """Rows with their ids, from JSON lines with `id`, from one JSON object `{id: row}`, or from columns (TSV, CSV).
 
     In an object a row may be just a label or a list of types. See `pipelines.readers.triples.columns`.
 

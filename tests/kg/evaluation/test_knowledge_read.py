@@ -20,7 +20,9 @@ from tests.kg.evaluation.conftest import make_world, recipe_tree, typed, typing_
 from workbench.core.errors import WorkbenchError
 from workbench.evaluation.finetuning.finetuning import fine_tune, recipe_of
 from workbench.evaluation.scoring.evaluation import evaluate
+from workbench.interop import checkpoint_writer
 from workbench.recipe.trees import recipe_from_dict
+from workbench.runs.folder import read_recipe
 from workbench.runs.names import EVALUATIONS
 from workbench.training.pretrain import pretrain
 
@@ -70,6 +72,28 @@ def test_a_text_does_not_take_the_room_of_its_step_unless_asked(
     assert builder["max_length"] == tokens
     assert ("have no room next to the text" in caplog.text) == bool(reported)
     assert reported in caplog.text
+
+
+@pytest.mark.parametrize("unknown", [8, 1])
+@pytest.mark.parametrize(("run", "reason"), [("entities", "without a vector"), ("tree", "not in the graph")])
+def test_entities_that_mostly_bring_no_knowledge_are_reported(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, run: str, reason: str, unknown: int
+) -> None:
+    records = typing_records(test=False)[:10]
+    for record in records[:unknown]:
+        record["spans"][0][2] = "Q64"
+    write(tmp_path / "typing", records)
+    recipe_of(EntityTyping(), replace(tuning(folder, run, tmp_path / "run"), corpus=str(tmp_path / "typing")))
+    found = f"8 of 10 linked entities (80 %) bring no knowledge (entities {reason})" in caplog.text
+    assert found == (unknown == 8)
+    assert found == ("bring no knowledge" in caplog.text)
+
+
+@pytest.mark.parametrize("control", [None, "no-kg"])
+def test_an_export_under_no_kg_leaves_out_no_knowledge(folder: Path, control: str | None) -> None:
+    recipe = replace(read_recipe(folder / "tree"), control=control)
+    lost = checkpoint_writer._transforms_lost({}, recipe, "main")
+    assert any("kg.sentence_tree" in each for each in lost) == (control is None)
 
 
 def test_other_vectors_than_those_that_are_embedded_are_refused(folder: Path, tmp_path: Path) -> None:

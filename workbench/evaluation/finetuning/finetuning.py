@@ -102,6 +102,7 @@ def recipe_of(task: DownstreamTask[Any, Any], tuning: Tuning) -> Recipe:
         control=tuning.control or base.control,
     )
     recipe = with_overrides(with_teachers(recipe, tuning.teacher or ()), tuning.overrides or [])
+    _warn_overridden(tuning, recipe.train)
     recipe = with_stored_networks(recipe, trust=tuning.trust)
     if objective["objective"] not in {each["objective"] for each in _objectives(base)}:
         _warn_few_steps(recipe.train, setup.movement)
@@ -191,6 +192,16 @@ def _with_images(streams: dict[str, Any], images: int) -> dict[str, Any]:
     if image is None or image.get("images", 1) >= images:
         return streams
     return {**streams, "image": {**image, "images": images}}
+
+
+def _warn_overridden(tuning: Tuning, train: TrainSpec) -> None:
+    """Warn where an override replaces an option that was given."""
+    defaults = {field.name: field.default for field in dataclasses.fields(tuning)}
+    for option, key in (("lr", "lr"), ("batch_size", "global_batch_size")):
+        given, used = getattr(tuning, option), getattr(train, key)
+        if used != given != defaults[option]:
+            named = option.replace("_", "-")
+            logger.warning("train.%s=%s is used, and --%s %s is not: give one of them", key, used, named, given)
 
 
 def _schedule(base: Recipe, tuning: Tuning, items: int) -> TrainSpec:

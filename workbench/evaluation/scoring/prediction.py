@@ -192,8 +192,8 @@ def graph_of(recipe: Recipe) -> str:
     found = next((step[GRAPH] for step in steps if isinstance(step.get(GRAPH), str)), None)
     if found is None:
         raise WorkbenchError(
-            f"the model {recipe.name!r} reads no graph, so nothing says which entities there are; give a "
-            "linker: the folder of `workbench prepare linker`, or of a graph"
+            f"the model {recipe.name!r} reads no graph, so nothing says which entities there are. Add "
+            "--linker FOLDER (of `workbench prepare linker`, or of a graph), or --control no-kg to read no knowledge"
         )
     return str(found)
 

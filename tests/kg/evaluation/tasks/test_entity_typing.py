@@ -283,6 +283,6 @@ def test_predictions_name_the_entities_of_a_stream(world: Path, tuned: Path) -> 
     found = model.predict({**sample, "mention": "loville"})
     assert found["knowledge"] == [{"mention": [7, 14], "entity": "t0"}]
     assert sum(found["probabilities"].values()) > 0
-    with pytest.raises(WorkbenchError, match=r"the model .* reads no graph, .*; give a linker"):
+    with pytest.raises(WorkbenchError, match=r"the model .* reads no graph, .*--linker FOLDER.*--control no-kg"):
         model.predict("we saw loville today .", mention="loville")
     assert model.predict("we saw loville today .", mention="loville", linker=world / "graph") == found

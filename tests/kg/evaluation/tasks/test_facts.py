@@ -100,9 +100,13 @@ def test_a_run_says_in_which_folder_it_reads(world: Path, tmp_path: Path, monkey
     monkeypatch.chdir(world)
     pretrain(recipe_from_dict(recipe_tree(Path(), "tree")), tmp_path / "run", until=1)
     monkeypatch.chdir(tmp_path)
-    message = r"run was trained there was graph.*KEY=VALUE"
+    message = r"run was trained there was graph.*evaluate and finetune.*KEY=VALUE"
     with pytest.raises(WorkbenchError, match=message):
         load("run")
+    (world / "runs").mkdir(exist_ok=True)
+    (tmp_path / "run").rename(world / "runs" / "moved")
+    found = load(world / "runs" / "moved")  # a folder above the run has the graph
+    assert [*found.data_identities["graph"]] == [str(world / "graph")]
 
 
 def test_ranks_equal_a_loop_over_single_sentences(world: Path, make_run: Callable[..., Path]) -> None:
