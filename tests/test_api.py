@@ -242,6 +242,8 @@ def test_images_and_pairs_are_encoded(place: Path) -> None:
     assert np.abs(pairs[0] - pairs[2]).max() > 1e-4  # the text has read its image
     alone = model.encode("a red circle")
     assert np.abs(pairs[0] - alone[0]).max() > 1e-4
+    with pytest.raises(WorkbenchError, match=r"input 0 has an image and input 1 is a text; give .* in two calls"):
+        model.encode([file, "a red circle"])
 
 
 def test_similarity_of_vectors_and_of_pairs(place: Path) -> None:

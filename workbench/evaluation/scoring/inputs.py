@@ -129,6 +129,22 @@ def texts_of(given: Any, *, pairs: bool = True) -> list[Sample]:
     return samples
 
 
+def one_kind(samples: list[Sample]) -> list[Sample]:
+    """The samples, which either all have an image or none has.
+
+    Raises:
+        WorkbenchError: some have an image, and others have a text alone.
+    """
+    alone = [number for number, sample in enumerate(samples) if "text" in sample and "image" not in sample]
+    seen = [number for number, sample in enumerate(samples) if "image" in sample]
+    if alone and seen:
+        raise WorkbenchError(
+            f"input {seen[0]} has an image and input {alone[0]} is a text; give texts and images in two calls, or as "
+            "pairs (image, text), which are read together"
+        )
+    return samples
+
+
 def images_of(given: Any) -> list[Sample]:
     """Images as numbered samples; a path may be text."""
     listed = given if isinstance(given, list | tuple) else [given]
