@@ -26,13 +26,18 @@ def input_corpus(source: Path) -> Corpus | None:
     """What a command is given as INPUT: a corpus, or None for a text file, which can be opened then.
 
     Raises:
-        WorkbenchError: it is neither, or the corpus is of triples.
+        WorkbenchError: it is neither, such as an image, or the corpus is of triples.
     """
     if not (source / FILE_NAME).is_file():
         try:
             source.open("rb").close()
         except OSError as error:
             raise _unreadable(source, error) from error
+        if source.suffix.lower() in IMAGE_SUFFIXES:
+            raise WorkbenchError(
+                f"{source} is an image, and INPUT is a text file or a corpus; for its caption: workbench predict "
+                f"caption RUN {source}; for a corpus of images: workbench prepare image-text"
+            )
         return None
     corpus = Corpus.open(source)
     if corpus.kind == "triples":
