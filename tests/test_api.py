@@ -242,6 +242,8 @@ def test_images_and_pairs_are_encoded(place: Path) -> None:
     assert np.abs(pairs[0] - pairs[2]).max() > 1e-4  # the text has read its image
     alone = model.encode("a red circle")
     assert np.abs(pairs[0] - alone[0]).max() > 1e-4
+    with pytest.raises(WorkbenchError, match=r"input 0 has an image and input 1 is a text; give .* in two calls"):
+        model.encode([file, "a red circle"])
 
 
 def test_similarity_of_vectors_and_of_pairs(place: Path) -> None:
@@ -252,6 +254,8 @@ def test_similarity_of_vectors_and_of_pairs(place: Path) -> None:
     assert (np.abs(cosines) <= 1 + 1e-5).all()
     vectors = clip.encode(texts, "itc"), clip.encode([Path(image) for image in images], "itc")
     np.testing.assert_allclose(cosines, vectors[0] @ vectors[1].T, atol=1e-6)
+    pooled = workbench.create_model("siglip-tiny", "corpora/tokenizer.json").similarity(texts, images)
+    assert np.abs(pooled[:, 0] - pooled[:, 1]).max() > 1e-6, "a query that pools an image has read it"
     matching = workbench.load("runs/tiny-joint")
     scores = matching.similarity(texts, images)
     np.testing.assert_allclose(scores[1:, 1], matching.similarity(texts[1:], images[1])[:, 0], atol=1e-5)

@@ -317,7 +317,11 @@ def _corpus(command: str, **options: Any) -> OpenCorpus:
         if "inputs" in options:
             memory: Any = library("pipelines.sources.records", "text", "commands that prepare corpora")
             if not memory.is_places(options["inputs"]):
-                written = memory.written(command, options["inputs"], options["output"])
+                described = any(map(options.get, ("format", "option", "images", "fetch", "on_error")))
+                check = None
+                if command == "image-text" and not described:
+                    check = library("pipelines.readers.image_text.image_table", "web", "images in memory").check_row
+                written = memory.written(command, options["inputs"], options["output"], check)
                 options["inputs"] = stack.enter_context(written)
         made = prepare(command, **options)
     assert isinstance(made, OpenCorpus), f"prepare {command} wrote no corpus"

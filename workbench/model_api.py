@@ -27,7 +27,7 @@ from workbench.evaluation.analysis.encoding import AttentionMap, Encoder, TokenS
 from workbench.evaluation.analysis.generation import Generator
 from workbench.evaluation.cloze import Guess, fill_masks
 from workbench.evaluation.scoring.evaluated_run import find_objective
-from workbench.evaluation.scoring.inputs import batches_of, captioned, images_of, is_one, samples_of, texts_of
+from workbench.evaluation.scoring.inputs import batches_of, captioned, images_of, is_one, one_kind, samples_of, texts_of
 from workbench.evaluation.scoring.prediction import graph_of, linked, predictions
 from workbench.generation.decoding import Decoding
 from workbench.interop.checkpoint_files import Also, check_checkpoint_folder, family_of
@@ -130,7 +130,7 @@ class Model:
                 none is named; or an input has no token
                 (an empty text has its special tokens).
         """
-        samples = samples_of(inputs)
+        samples = one_kind(samples_of(inputs))
         texts = all("text" in sample and not {"second", "image"} & sample.keys() for sample in samples)
         images = all("image" in sample and not any(sample.get("captions", ())) for sample in samples)
         loaded = self._reading(any("image" in sample for sample in samples), network)

@@ -8,7 +8,7 @@ import sys
 import typing
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,9 +24,9 @@ from pipelines.preparing.runner import check, check_next_to, run
 from pipelines.preparing.splits import Splits
 from pipelines.preparing.uploads import CorpusUpload, folder_of
 from pipelines.preparing.workspace import CorpusFacts
-from pipelines.readers.formats import find_format, reader_of, sorted_inputs
+from pipelines.readers.formats import Inputs, find_format, formats, reader_of, sorted_inputs
 from pipelines.readers.reader import RawReader
-from pipelines.sources.files import expand, passed_over
+from pipelines.sources.files import expand, passed_over, plain_suffix
 from pipelines.sources.remote_files import local_inputs
 from pipelines.stages import Stage
 from workbench.components.error_context import ErrorContext
@@ -260,7 +260,7 @@ def chosen_reader(
     Raises:
         WorkbenchError: unknown format or option, or a value of the wrong type.
     """
-    groups = {name: list(paths)} if name else sorted_inputs(kind, paths)
+    groups = {name: list(paths)} if name else _detected(kind, paths, [each.partition("=")[0] for each in options])
     hints = {each: typing.get_type_hints(find_format(kind, each), include_extras=True) for each in groups}
     values: dict[str, dict[str, Any]] = {each: {} for each in groups}
     for called, given in lists.items():
@@ -279,6 +279,22 @@ def chosen_reader(
             named = ", ".join(groups)
             error.add_note(f"Detected: {named}. --format chooses another; 'workbench formats' lists them")
         raise
+
+
+def _detected(kind: str, paths: Sequence[Path], options: Sequence[str]) -> Inputs:
+    """The format of each input; where none is certain, the only one of such files that has all of these options, such
+    as the names of columns."""
+    try:
+        return sorted_inputs(kind, paths)
+    except WorkbenchError:
+        ends = {plain_suffix(path) for path in paths}
+        having = {name: {each.name for each in fields(reader)} for name, reader in formats(kind).items()}
+        found = [
+            name for name, own in having.items() if own.issuperset(options) and ends <= {*formats(kind)[name].suffixes}
+        ]
+        if not options or len(found) != 1:
+            raise
+        return {found[0]: list(paths)}
 
 
 def _having(option: str, hints: Mapping[str, Mapping[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ import io
 import math
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
@@ -26,6 +26,7 @@ ROWS = 1000
 """Rows of a Parquet file: as many images are in memory at once."""
 COLUMNS = {"triples": ("head", "relation", "tail")}
 """The meaning of a tuple, by kind of corpus."""
+Check = Callable[[int, Mapping[str, Any]], None]
 JSON = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
 
 
@@ -37,13 +38,14 @@ def is_places(inputs: Any) -> bool:
 
 
 @contextmanager
-def written(kind: str, records: Any, output: str | os.PathLike[str]) -> Iterator[Path]:
+def written(kind: str, records: Any, output: str | os.PathLike[str], check: Check | None = None) -> Iterator[Path]:
     """A file or folder with the records, next to the output, which is removed at the end. A preparation that was killed
     finds the same path when it is repeated.
 
     Args:
         kind: of the corpus.
         records: an iterable of mappings (of triples also of tuples), or a DataFrame of pandas or polars.
+        check: refuses a record with images, by its number and its cells.
 
     Raises:
         WorkbenchError: there is no record, or one is no mapping.
@@ -56,7 +58,7 @@ def written(kind: str, records: Any, output: str | os.PathLike[str]) -> Iterator
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         if kind == "image-text":
-            _write_tables(folder, rows)
+            _write_tables(folder, rows, check)
             yield folder
         else:
             with (folder / "records.jsonl").open("wb") as file:
@@ -119,13 +121,16 @@ def _missing(value: Any) -> bool:
     return (isinstance(value, float) and math.isnan(value)) or type(value).__name__ in ("NAType", "NaTType")
 
 
-def _write_tables(folder: Path, rows: Iterator[dict[str, Any]]) -> None:
+def _write_tables(folder: Path, rows: Iterator[dict[str, Any]], check: Check | None) -> None:
     with extra("web", "images in memory need"):
         import pyarrow
         from pyarrow import parquet
     number = 0
     while some := list(islice(rows, ROWS)):
         plain = [{name: _plain(value) for name, value in row.items()} for row in some]
+        if check is not None:
+            for place, row in enumerate(plain, number):
+                check(place, row)
         try:
             table = pyarrow.Table.from_pylist(plain)
         except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError) as error:

@@ -6,6 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from workbench.objectives.classify import Classify
 from workbench.objectives.multiple_choice import MultipleChoice
 from workbench.objectives.regression import Regression
 from workbench.recipe.trees import recipe_from_dict
+from workbench.runs.folder import read_recipe
 from workbench.training.pretrain import pretrain
 
 ROWS = [{"text": f"the {c} {t} is old .", "labels": {"colour": c}} for c in ("red", "green") for t in ("house", "boat")]
@@ -76,13 +78,17 @@ def test_a_loss_that_stays_at_guessing_is_stated(tuned: Path, prepared: Callable
     assert f"the best constant prediction has {math.log(2):.3f}" in said
     assert json.loads((tuned / "evaluations" / "classify-coloured.json").read_text())["unlearned"] == [said]
     assert "hardly learned" in str(result.table().caption)
+    assert said.endswith("Raise --epochs or --lr")
+    written = read_recipe(tuned)
+    assert unlearned(tuned, written, "classify") == [said]
+    assert unlearned(tuned, written, "another task's") == []
+    (other,) = unlearned(tuned, replace(written, name="own"))
+    assert other.endswith("Raise train.max_steps or train.lr")
     recipe = recipe_from_dict(recipe_tree(texts, network(16), [{"objective": "mlm"}]))
     assert unlearned(tuned.parent / "start", recipe) == []
 
 
 def test_a_loss_that_fell_is_not(tuned: Path, tmp_path: Path) -> None:
-    from workbench.runs.folder import read_recipe
-
     (tmp_path / "metrics.jsonl").write_text(
         "".join(json.dumps({"step": n, "classify/loss": loss, "lr": 1.0}) + "\n" for n, loss in ((1, 0.7), (2, 0.3)))
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from workbench.core.errors import WorkbenchError
-from workbench.evaluation.scoring.inputs import text_lines
+from workbench.evaluation.scoring.inputs import input_corpus, text_lines
 
 
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
@@ -28,3 +28,9 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         text_lines(path)
     with pytest.raises(WorkbenchError, match="INPUT is a text file"):
         text_lines(tmp_path)
+
+
+def test_an_image_is_no_input_and_its_command_is_named(tmp_path: Path) -> None:
+    (tmp_path / "photo.jpg").write_bytes(b"\xff\xd8")
+    with pytest.raises(WorkbenchError, match=r"photo\.jpg is an image, .* workbench predict caption RUN .*photo\.jpg"):
+        input_corpus(tmp_path / "photo.jpg")

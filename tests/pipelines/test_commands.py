@@ -567,7 +567,7 @@ def test_a_tokenizer_is_trained_on_translations(tmp_path, json_lines):
     assert [tokenizer.tokens(tokenizer.encode(word).ids) for word in ("low", "tief")] == [["low"], ["tief"]]
 
 
-def test_regions_command(tmp_path, json_lines, tar, photograph, stored):
+def test_regions_command(tmp_path, json_lines, tar, photograph, stored, caplog):
     from vision.images.decoding import decode  # the vision extra
 
     assert decode
@@ -575,6 +575,7 @@ def test_regions_command(tmp_path, json_lines, tar, photograph, stored):
     path = json_lines("captions.jsonl", [{"image": f"i{n}.jpg", "caption": "x"} for n in range(3)])
     prepare("image-text", path, "-o", tmp_path / "c", "--workers", 1)
     prepare("regions", tmp_path / "c", "-o", tmp_path / "r", *GRID, "--device", "cpu")
+    assert caplog.text.count("the backbone resnet10t has random weights") == 1
     before, after = stored(tmp_path / "c"), stored(tmp_path / "r")
     assert [s["key"] for s in after] == [s["key"] for s in before]
     assert [s["image"] for s in after] == [s["image"] for s in before]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -88,3 +89,30 @@ def test_what_is_no_record_is_refused(tmp_path: Path, records: Any, message: str
     with pytest.raises(WorkbenchError, match=message):
         workbench.prepare_text(records, tmp_path / "out")
     assert not [*tmp_path.iterdir()]
+
+
+PHOTO = Image.new("RGB", (4, 4))
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"picture": PHOTO, "title_of": "x"}, r"record 1 has .* only title_of \(str\); allowed: caption, captions, "),
+        ({"image": "photos/0.png", "caption": "x"}, r"record 1 has no image, only image \(str\), .* make a Path, or "),
+        ({"caption": "x"}, r"record 1 has no image, only caption \(str\)"),
+        ({}, "record 1 has no image, only no field"),
+    ],
+)
+def test_a_record_without_an_image_or_a_known_field_is_refused(tmp_path: Path, record: Any, message: str) -> None:
+    with pytest.raises(WorkbenchError, match=message) as error:
+        workbench.prepare_image_text([{"image": PHOTO, "caption": "x"}, record], tmp_path / "out")
+    assert not re.search(r"--|-records", str(error.value))
+    assert not [*tmp_path.iterdir()]
+
+
+def test_options_describe_images_and_fields(tmp_path: Path) -> None:
+    own = [{"picture": PHOTO, "said": "x"}]
+    assert workbench.prepare_image_text(own, tmp_path / "one", option={"caption_column": "said"})[0]["captions"]
+    PHOTO.save(tmp_path / "0.png")
+    rows = [{"image": "0.png", "caption": "x"}]
+    assert len(workbench.prepare_image_text(rows, tmp_path / "two", images=tmp_path)) == 1

@@ -126,6 +126,20 @@ def test_a_line_that_a_terminal_cannot_show_is_lost(
         logging.getLogger("workbench.training").info("%d steps", "three")
 
 
+def test_a_trial_that_fails_is_reported_once_the_run_has_made_a_step(caplog: pytest.LogCaptureFixture) -> None:
+    """Else the line precedes the same error, which ends the run. A tracker begins between the two."""
+    spared = Spared()
+    with spared("counting operations", later=True):
+        fail()
+    with spared("the tracker"):
+        pass
+    with spared("the display"):
+        fail()
+    assert [record.getMessage().split(" failed")[0] for record in caplog.records] == ["the display"]
+    spared.log()
+    assert len(caplog.records) == 2
+
+
 def test_a_failure_continues_being_left_out_and_others_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     spared = Spared()
     for what in ("one", "one", "two", "one"):

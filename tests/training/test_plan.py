@@ -101,6 +101,31 @@ def test_what_has_no_effect_on_one_process_is_said(
     assert about.get("parallel", "") == found
 
 
+def test_a_task_that_starts_after_the_last_step_is_said(make_recipe: Any, tmp_path: Path) -> None:
+    def staged(tree: dict[str, Any]) -> None:
+        tree["tasks"]["later"] = {**tree["tasks"]["text"], "start_step": 20}
+        tree["schedule"] = "staged"
+
+    plan = check(load_recipe(str(make_recipe(staged))), tmp_path / "run")
+    facts = Preamble(plan, 0, 20, None).facts()
+    assert facts["task later"].startswith("not trained, as it starts at step 20 and the run ends at step 20; ")
+    assert "not trained" not in facts["task text"]
+
+
+def test_held_out_corpora_that_are_never_evaluated_are_said(
+    make_recipe: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def held_out(tree: dict[str, Any]) -> None:
+        tree["tasks"]["text"]["held_out"] = tree["tasks"]["text"]["corpora"]
+
+    path, never = make_recipe(held_out), "tasks.text.held_out is never evaluated, as train.evaluate_every is 0"
+    check(load_recipe(str(path)), tmp_path / "run")
+    assert never in caplog.text
+    caplog.clear()
+    check(load_recipe(str(path), ["train.evaluate_every=20"]), tmp_path / "run")
+    assert never not in caplog.text
+
+
 REFUSED: dict[str, tuple[Change, str]] = {
     "no corpus": (lambda t: t["tasks"]["text"].update(corpora=["nowhere"]), "nowhere"),
     "no tokenizer": (lambda t: t.update(tokenizer="nowhere.json"), "nowhere.json"),

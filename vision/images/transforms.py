@@ -55,6 +55,9 @@ class SquareCrop:
     (nothing is lost), or its centre. With one: a random crop of at least `crop_scale` of the area, mirrored with
     probability `flip`; an image whose text mentions left or right is never mirrored.
 
+    The centre is cropped as torchvision, open_clip and CLIP's authors do: half of what is left over is rounded to even.
+    transformers rounds down, so its crop is one pixel apart where (resized side - size) mod 4 = 3.
+
     The crop is chosen first and decoded then, at a fraction of its size if that leaves it `ENOUGH` times as large as
     the square.
     """

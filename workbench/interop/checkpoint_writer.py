@@ -113,6 +113,7 @@ def exported_weights(
     ours = model_description(spec, objectives, network.sizes, **given)._replace(visibilities=visibilities)
     if stream is not None:
         ours, state = alone(network, ours, state, stream)
+    before = ours.streams
     try:
         ours, state = checkpoint_family.adapted(ours, state)
         config = _config(checkpoint_family, ours)
@@ -136,7 +137,8 @@ def exported_weights(
     if left:
         raise _inexpressible(family, checkpoint_family, [f"{name}: the family has no such tensor" for name in left])
     _check_back(tensors, rules, state)
-    return ExportedWeights(tensors, config, [f"head {name}" for name in heads if name not in kept])
+    gone = [f"stream {name}, with its layers" for name in before if name not in ours.streams]
+    return ExportedWeights(tensors, config, [*gone, *(f"head {name}" for name in heads if name not in kept)])
 
 
 def _marks(family: CheckpointFamily, spec: NetworkSpec, tokenizer: Tokenizer | None, called: str) -> dict[str, int]:

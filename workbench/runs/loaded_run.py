@@ -111,8 +111,11 @@ def _found_again(recipe: Recipe, run: Path) -> Recipe:
     read = (read_data(run) or {}).get("read", {})
     places = [place for kind in read.keys() - {"corpus", START} for place in read[kind] if url_of(place) is None]
     lost = [place for place in places if not Path(place).is_absolute() and not Path(place).exists()]
+    streams = {stream for network in recipe.all_networks.values() for stream in network.streams}
 
     def moved(value: Any) -> Any:
+        if isinstance(value, str) and value in streams:  # a name, though a folder may have it, too
+            return value
         if isinstance(value, dict):
             return {name: moved(inner) for name, inner in value.items()}
         if isinstance(value, list):

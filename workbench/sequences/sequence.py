@@ -167,9 +167,13 @@ class Sequence:
         return [span for span in self.spans if span.stream == stream]
 
     def alone(self, stream: str) -> Sequence:
-        """The same sequence with one stream, and the streams bound to its rows (`Rows.bound`). Its links to others
-        become -1."""
-        kept = {stream} & self.streams.keys()
+        """The same sequence with one stream, the streams that its rows are bound to (`Rows.bound`; the image of a
+        pooling query), and the streams bound to theirs. Links to others become -1."""
+        kept, owners = set[str](), {stream} & self.streams.keys()
+        while owners - kept:
+            kept |= owners
+            owners = {v.stream for n in kept for v in self.streams[n].values() if isinstance(v, Rows) and v.bound}
+            owners &= self.streams.keys()
         while more := {
             n for n, f in self.streams.items() if n not in kept and any(_hangs(v, kept) for v in f.values())
         }:

@@ -102,7 +102,8 @@ class Spared:
 
         Args:
             what: the work done in the block: its name in the message.
-            later: log the failure in `log` only: a failure in a trial may be an error that ends the run by itself.
+            later: log the failure in `log` only: a failure in a trial may be an error that ends the run by itself. A
+                block without it logs its own failure alone.
         """
         try:
             yield
@@ -115,11 +116,15 @@ class Spared:
                     else f"{type(error).__name__}: {_line(error)}"
                 )
                 self._unlogged.append(f"{what} failed and is left out ({why})")
-        if not later:
-            self.log()
+                if not later:
+                    self._warn(self._unlogged.pop())
 
     def log(self) -> None:
         """Log the failures that were not logged yet."""
-        for reported in self._unlogged if self.logs else ():
-            logger.warning("%s; the run continues without it", reported)
+        for reported in self._unlogged:
+            self._warn(reported)
         self._unlogged.clear()
+
+    def _warn(self, reported: str) -> None:
+        if self.logs:
+            logger.warning("%s; the run continues without it", reported)

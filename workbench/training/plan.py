@@ -146,7 +146,7 @@ def check(recipe: Recipe, run: str | Path, world: World = ALONE, *, accept_chang
         start = partial(_start, recipe, tasks, model, tokenizer, read)
         world.from_main(start) if is_lean(recipe.train, ranks) else start()
     _check_optimizer(model, recipe, ranks)
-    world.from_main(partial(_warn_shared, recipe))
+    world.from_main(partial(_warn_held_out, recipe))
     found = tokenizer, tasks, readers, passes, model, schedule, lr_schedule, trackers
     return Plan(recipe, run, world, ranks, arithmetic, resume, order, data, *found)
 
@@ -231,9 +231,16 @@ def _check_optimizer(model: PretrainingModel, recipe: Recipe, world: World) -> N
         check_works_on_shards(type(optimizer), recipe.train.optimizer["optimizer"])
 
 
-def _warn_shared(recipe: Recipe) -> None:
-    """Warn about held-out records whose text or image the corpora of the same task have too."""
+def _warn_held_out(recipe: Recipe) -> None:
+    """Warn about held-out corpora that are never read, and about their records whose text or image the corpora of the
+    same task have too."""
     for name, task in recipe.tasks.items():
+        if task.held_out and not recipe.train.evaluate_every:
+            logger.warning(
+                "tasks.%s.held_out is never evaluated, as train.evaluate_every is 0; train.evaluate_every=%d evaluates "
+                "it after the last step",
+                *(name, recipe.train.max_steps),
+            )
         trained = [Corpus.open(place, verify=False) for place in task.corpora] if task.held_out else []
         for held_out in (Corpus.open(place, verify=False) for place in task.held_out):
             shared = shared_records(held_out, trained)

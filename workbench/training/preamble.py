@@ -107,8 +107,11 @@ class Preamble:
 
     def _corpora(self, task: str) -> Iterator[str]:
         """For each corpus of a task its size, from its manifest, and how often the whole run reads it."""
+        start, last = self.plan.schedule.starts[task], self.plan.recipe.train.max_steps
+        if start >= last:
+            yield f"not trained, as it starts at step {start:,} and the run ends at step {last:,}"
         reader = self.plan.readers[task]
-        epochs = reader.epochs(self.plan.schedule.turns(task, self.plan.recipe.train.max_steps))
+        epochs = reader.epochs(self.plan.schedule.turns(task, last))
         for number, (corpus, times) in enumerate(zip(reader.corpora, epochs, strict=True)):
             items = reader.items(number)
             windows = f" in {items:,} items" if items != corpus.manifest.records else ""

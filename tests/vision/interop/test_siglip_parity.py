@@ -7,14 +7,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import transformers
+from PIL import Image
 from safetensors.torch import load_file
 
+import workbench
 from tests.interop.worlds import model_of, photographs, recipe_file, tokenizer
 from tests.vision.interop.test_clip_parity import BLOCK, GRID, PATCH, batch_of, pixels
 from workbench.cli.export import export
+from workbench.interop.family import OWN
 from workbench.pretraining.forward import HeadInputs
 from workbench.recipe.reading import load_recipe
 from workbench.runs.loaded_run import load
@@ -98,3 +102,20 @@ def test_it_goes_out_and_computes_the_same_there(world: tuple[Path, Any, Path]) 
     written, original = (load_file(folder / name / "model.safetensors") for name in ("out", "theirs"))
     assert written.keys() == original.keys()
     assert all(torch.equal(written[name], original[name]) for name in written if "token_embedding" not in name)
+
+
+@torch.no_grad()
+def test_a_decoder_of_training_is_left_out(world: tuple[Path, Any, Path]) -> None:
+    """SigLIP 2's decoder and the vector of its hidden patches."""
+    _, _, folder = world
+    model = workbench.create_model("siglip-2-tiny", tokenizer=folder / "tokenizer.json")
+    out = model.export(folder / "second", "vision.siglip")
+    left = json.loads((out / "config.json").read_text())[OWN]["left_out"]
+    assert {"stream written, with its layers", "head captions"} <= {*left}
+    again = transformers.SiglipModel.from_pretrained(out).eval()
+    image = Image.fromarray(np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8))
+    given = transformers.SiglipImageProcessor.from_pretrained(out)(image, return_tensors="pt")
+    found = torch.nn.functional.normalize(again.vision_model(**given).pooler_output, dim=-1)
+    torch.testing.assert_close(
+        found, torch.from_numpy(model.encode([image], "itc", stream="pooled")), atol=1e-4, rtol=1e-4
+    )

@@ -127,6 +127,15 @@ def test_the_centre_is_what_torchvision_cuts_out(encode: Encode) -> None:
     assert torch.equal(SquareCrop(32, resize="crop")(Image.fromarray(noise), None), expected)
 
 
+@pytest.mark.parametrize(("width", "shift"), [(33, 0), (34, 0), (35, 1), (36, 0), (37, 0), (39, 1)])
+def test_the_centre_is_a_pixel_from_that_of_transformers_at_some_sizes(width: int, shift: int) -> None:
+    """transformers rounds half of what is left over down; docs/vision-language/systems.md names the sizes."""
+    noise = np.random.default_rng(0).integers(0, 256, (32, width, 3), dtype=np.uint8)
+    left = (width - 32) // 2 + shift
+    seen = SquareCrop(32, resize="crop")(Image.fromarray(noise), None)
+    assert np.array_equal(seen.permute(1, 2, 0).numpy(), noise[:, left : left + 32])
+
+
 @pytest.mark.parametrize("size", [(640, 480), (300, 700), (33, 35), (1000, 20), (2, 900), (1, 1)])
 def test_regions_are_drawn_as_torchvision_draws_them(size: tuple[int, int]) -> None:
     width, height = size

@@ -342,6 +342,7 @@ def ranked_among(
     run: EvaluatedRun, corpus: Corpus, queries: list[Sample], images: bool, size: int
 ) -> tuple[list[dict[str, Any]], Tensor]:
     """The images of a corpus, or its captions where the queries are `images`, by key, and their scores [queries, n].
+    The file of an image (`meta.image`) is named, too.
 
     Raises:
         WorkbenchError: the corpus has no captions for images, or as `pair_vectors`.
@@ -353,10 +354,10 @@ def ranked_among(
     def pairs(number: int, group: ImageGroup) -> Pairs:
         media = [medium for sample in group.samples for medium in media_of(run.task, [sample])]
         if images:
-            names.extend({"key": str(each["key"]), "caption": text} for each in media for text in each["captions"])
+            names.extend({**_named(each), "caption": text} for each in media for text in each["captions"])
             texts, shown = run.task.sequences(media, (number,)), [] if number else queries
         else:
-            names.extend({"key": str(each["key"])} for each in media)
+            names.extend(map(_named, media))
             first = {**media[0], "captions": [str(query["text"]) for query in queries]}
             texts, shown = [] if number else run.task.sequences([first]), media
         rows = run.task.sequences(without_captions(shown)) if shown else []
@@ -371,3 +372,9 @@ def ranked_among(
         whole = Pairs([t for part in parts for t in part.texts], [i for part in parts for i in part.images], [])
         scores = Matcher(run, whole, size=size).matrix().matrix
     return names, scores.T if images else scores
+
+
+def _named(sample: Sample) -> dict[str, str]:
+    """The key of a record, and the file of its image or video where the record has it."""
+    files = {name: sample.get("meta", {}).get(name) for name in ("image", "video")}
+    return {"key": str(sample["key"]), **{name: str(file) for name, file in files.items() if file}}

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from torch import Tensor
+
 from vision.interop.attention_names import divided_attention
 from vision.interop.caption_recipe import captions
 from vision.interop.families.clip import MAPS
@@ -23,6 +25,7 @@ from workbench.interop.rules import Buffer, ReshapedTensor, Rule, SameTensor
 from workbench.recipe.spec import NetworkSpec, Spec
 
 TEXT, VISION, POOLED = "text_model", "vision_model", "pooled"
+STREAMS = {"text", "image", POOLED}
 SIZES = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 12,
          "hidden_act": "gelu_pytorch_tanh", "layer_norm_eps": 1e-6, "attention_dropout": 0.0}  # fmt: skip
 WORDS = {"vocab_size": 32000, "max_position_embeddings": 64}
@@ -108,6 +111,27 @@ class Siglip(CheckpointFamily):
     def preprocessor(self, config: FamilyConfig, embedding: Spec, image: Spec) -> dict[str, Any] | None:
         made = square_preprocessor(embedding, image)
         return None if made is None else {**made, "processor_class": "SiglipProcessor"}
+
+    def adapted(
+        self, described: ModelDescription, state: dict[str, Tensor]
+    ) -> tuple[ModelDescription, dict[str, Tensor]]:
+        """Without the last layers and their streams, if no other layer reads these: the decoder of SigLIP 2
+        (arXiv:2502.14786). Nor with the vector of hidden patches. Both are not used after training."""
+        others = described.streams.keys() - STREAMS
+        layers = [layer for layer in described.layers if layer.get("stream") not in others]
+        after = range(len(layers), len(described.layers))
+        if described.layers[: len(layers)] != layers or any(layer.get("to") in others for layer in layers):
+            return described, state
+        gone = (
+            f"{IMAGE}.mask",
+            *(f"embeddings.{name}." for name in others),
+            *(f"layers.{number}." for number in after),
+        )
+        streams = {name: part for name, part in described.streams.items() if name in STREAMS}
+        streams |= {"image": {**streams["image"], "mask_vector": False}} if "image" in streams else {}
+        heads = {name: head for name, head in described.heads.items() if head.get("stream") not in others}
+        kept = {name: tensor for name, tensor in state.items() if not name.startswith(gone)}
+        return described._replace(streams=streams, layers=layers, heads=heads), kept
 
     def config(self, described: ModelDescription) -> dict[str, Any]:
         text, image = described.streams["text"], described.streams["image"]

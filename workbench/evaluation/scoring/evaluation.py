@@ -83,7 +83,7 @@ def _evaluated(task: DownstreamTask[Any, Any], scoring: MeasuringOptions, world:
     if world.is_main:
         result.seen = warn_overlap(scoring.run, corpus) if task.scored else []
         if isinstance(run, EvaluatedRun) and is_run(scoring.run) and task.tuning is not None:
-            result.unlearned = unlearned(scoring.run, run.loaded.recipe)
+            result.unlearned = unlearned(scoring.run, run.loaded.recipe, run.objective.name)
         result.take_intervals()
         if scoring.predictions is not None:
             task.write_predictions(scoring.predictions, result)

@@ -26,13 +26,18 @@ def input_corpus(source: Path) -> Corpus | None:
     """What a command is given as INPUT: a corpus, or None for a text file, which can be opened then.
 
     Raises:
-        WorkbenchError: it is neither, or the corpus is of triples.
+        WorkbenchError: it is neither, such as an image, or the corpus is of triples.
     """
     if not (source / FILE_NAME).is_file():
         try:
             source.open("rb").close()
         except OSError as error:
             raise _unreadable(source, error) from error
+        if source.suffix.lower() in IMAGE_SUFFIXES:
+            raise WorkbenchError(
+                f"{source} is an image, and INPUT is a text file or a corpus; for its caption: workbench predict "
+                f"caption RUN {source}; for a corpus of images: workbench prepare image-text"
+            )
         return None
     corpus = Corpus.open(source)
     if corpus.kind == "triples":
@@ -126,6 +131,22 @@ def texts_of(given: Any, *, pairs: bool = True) -> list[Sample]:
             )
         if "second" in sample and not pairs:
             raise WorkbenchError(f"input {number} is a pair of texts, and one text is wanted; give the texts as a list")
+    return samples
+
+
+def one_kind(samples: list[Sample]) -> list[Sample]:
+    """The samples, which either all have an image or none has.
+
+    Raises:
+        WorkbenchError: some have an image, and others have a text alone.
+    """
+    alone = [number for number, sample in enumerate(samples) if "text" in sample and "image" not in sample]
+    seen = [number for number, sample in enumerate(samples) if "image" in sample]
+    if alone and seen:
+        raise WorkbenchError(
+            f"input {seen[0]} has an image and input {alone[0]} is a text; give texts and images in two calls, or as "
+            "pairs (image, text), which are read together"
+        )
     return samples
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from workbench.components.building import find
 from workbench.core.errors import WorkbenchError
 from workbench.corpora.corpus import Corpus
+from workbench.pretraining.task import objective_name
 from workbench.recipe.spec import Recipe, TaskSpec
 from workbench.runs.metrics_file import read_metrics
 from workbench.sequences.sequence import Sample
@@ -20,14 +21,18 @@ RECORDS = 20_000
 """Records of the training set from which the constant's loss is computed."""
 
 
-def unlearned(run: Path, recipe: Recipe) -> list[str]:
-    """A sentence for each objective whose mean loss over the last quarter of the logged steps is within 5 % of the loss
-    of the best constant prediction (`Objective.constant_loss`)."""
+def unlearned(run: Path, recipe: Recipe, only: str | None = None) -> list[str]:
+    """A sentence for each objective, or for the one named `only`, whose mean loss over the last quarter of the logged
+    steps is within 5 % of the loss of the best constant prediction (`Objective.constant_loss`)."""
     logged = [record for record in read_metrics(run) if "lr" in record]
-    found = []
+    found, tuned = [], recipe.name.endswith(f"-{''.join(recipe.tasks)}")  # as `finetune` names its recipes
+    advice = "--epochs or --lr" if tuned else "train.max_steps or train.lr"
     for task in recipe.tasks.values():
         for spec in task.objectives:
-            key = f"{spec.get('name') or spec['objective'].rpartition('.')[2]}/loss"
+            name = objective_name(spec)
+            if only not in (None, name):
+                continue
+            key = f"{name}/loss"
             losses = [float(record[key]) for record in logged if key in record]
             if not losses:
                 continue
@@ -36,7 +41,7 @@ def unlearned(run: Path, recipe: Recipe) -> list[str]:
             if constant is not None and last > LEARNED * constant:
                 found.append(
                     f"{key} ended at {last:.3f}, and the best constant prediction has {constant:.3f}: the training has "
-                    "hardly learned the labels. Raise --epochs or --lr"
+                    f"hardly learned the labels. Raise {advice}"
                 )
     return found
 

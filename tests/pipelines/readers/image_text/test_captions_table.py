@@ -6,6 +6,7 @@ import pytest
 
 from tests.contracts.cases import ReaderCase
 from tests.contracts.raw_inputs import images, lines
+from tests.pipelines.test_commands import prepare
 from workbench.core.errors import WorkbenchError
 
 CASE = ReaderCase(
@@ -54,3 +55,14 @@ def test_columns_are_named_and_others_kept(tmp_path, tar, photograph, read):
     (sample,) = read("image-text", tmp_path / "sheet.csv", caption_column="what", **options)
     assert sample["captions"] == ["A dog"]
     assert sample["meta"]["split"] == "val"
+
+
+def test_options_that_name_the_columns_say_which_format_it_is(tmp_path, tar, photograph, stored):
+    (tmp_path / "sheet.csv").write_text("photo,what\na.jpg,A dog\n")
+    tar("images.tar", {"a.jpg": photograph(1)})
+    named = ("--option", "image_column=photo", "--option", "caption_column=what")
+    prepare("image-text", tmp_path / "sheet.csv", "-o", tmp_path / "pairs", "--workers", 1, *named)
+    assert [sample["captions"] for sample in stored(tmp_path / "pairs")] == [["A dog"]]
+    for other in ((), ("--option", "no_such_column=photo")):
+        with pytest.raises(WorkbenchError, match=r"cannot detect the image-text format of .*sheet\.csv"):
+            prepare("image-text", tmp_path / "sheet.csv", "-o", tmp_path / "c", "--workers", 1, *other)

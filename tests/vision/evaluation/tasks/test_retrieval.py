@@ -16,7 +16,7 @@ import workbench
 from tests.contracts.cases import EvaluationCase, World
 from tests.contracts.test_families import made
 from tests.interop.worlds import tokenizer
-from tests.vision.evaluation.conftest import make_squares, tree
+from tests.vision.evaluation.conftest import make_squares, record, tree, write_corpus
 from vision.evaluation.retrieval.pair_scores import ScoredPairs, score
 from vision.evaluation.retrieval.retrieval_corpus import (
     ImageSubset,
@@ -463,6 +463,16 @@ def test_what_is_found_for_a_query_has_the_scores_of_the_evaluation(contract: Wo
     column = sorted(matrix(wanted)[:, 0].tolist(), reverse=True)[:2]
     assert [each["score"] for each in found["prediction"]] == pytest.approx(column, abs=1e-5)
     assert found["prediction"][0]["caption"] in wanted.captions
+
+
+def test_a_found_image_is_named_by_its_file(matching: Path, tmp_path: Path) -> None:
+    photo = {**record(3), "meta": {"image": "photos/3.png"}}
+    write_corpus(tmp_path / "photos", [photo, record(4)])
+    model = workbench.load(matching)
+    (line,) = model.predict(["a square"], "retrieval", among=tmp_path / "photos", best=2)
+    assert {each["key"]: each.get("image") for each in line["prediction"]} == {"r0": "photos/3.png", "r1": None}
+    (line,) = model.predict([photo["image"]], "retrieval", among=tmp_path / "photos", best=9)
+    assert {each.get("image") for each in line["prediction"]} == {"photos/3.png", None}
 
 
 @pytest.fixture(scope="module")
