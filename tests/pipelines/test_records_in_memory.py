@@ -97,7 +97,7 @@ PHOTO = Image.new("RGB", (4, 4))
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"picture": PHOTO, "title_of": "x"}, r"record 1 has .* only title_of \(str\); allowed: caption, captions, "),
+        ({"photo": PHOTO, "title_of": "x"}, r"record 1 has .* only title_of \(str\); allowed: caption, captions, "),
         ({"image": "photos/0.png", "caption": "x"}, r"record 1 has no image, only image \(str\), .* make a Path, or "),
         ({"caption": "x"}, r"record 1 has no image, only caption \(str\)"),
         ({}, "record 1 has no image, only no field"),
@@ -111,7 +111,7 @@ def test_a_record_without_an_image_or_a_known_field_is_refused(tmp_path: Path, r
 
 
 def test_options_describe_images_and_fields(tmp_path: Path) -> None:
-    own = [{"picture": PHOTO, "said": "x"}]
+    own = [{"photo": PHOTO, "said": "x"}]
     assert workbench.prepare_image_text(own, tmp_path / "one", option={"caption_column": "said"})[0]["captions"]
     PHOTO.save(tmp_path / "0.png")
     rows = [{"image": "0.png", "caption": "x"}]
