@@ -256,6 +256,8 @@ def test_similarity_of_vectors_and_of_pairs(place: Path) -> None:
     np.testing.assert_allclose(cosines, vectors[0] @ vectors[1].T, atol=1e-6)
     pooled = workbench.create_model("siglip-tiny", "corpora/tokenizer.json").similarity(texts, images)
     assert np.abs(pooled[:, 0] - pooled[:, 1]).max() > 1e-6, "a query that pools an image has read it"
+    best = workbench.create_model("blip-2-tiny", "corpora/tokenizer.json").similarity(texts, images)
+    assert best.shape == (3, 2), "the best of several vectors of an image"
     matching = workbench.load("runs/tiny-joint")
     scores = matching.similarity(texts, images)
     np.testing.assert_allclose(scores[1:, 1], matching.similarity(texts[1:], images[1])[:, 0], atol=1e-5)

@@ -154,7 +154,7 @@ class Encoder:
             return [], torch.empty(0, 0)
         if not keys:
             raise WorkbenchError("nothing to encode: the input gave no sequences")
-        return keys, torch.stack(sums) / torch.tensor(counts)[:, None]
+        return keys, torch.stack([total / count for total, count in zip(sums, counts, strict=True)])
 
     def states(self, samples: Iterator[list[Sample]]) -> Iterator[TokenStates]:
         """The tokens of each text with their vectors. A text of several sequences gets the rows of all of them."""
