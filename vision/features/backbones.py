@@ -160,10 +160,8 @@ def load(
         stage: features of an earlier stage, from 0 (timm's `out_indices`); None: the last, as the classifier sees them.
 
     Raises:
-        WorkbenchError: unknown network, missing weights, weights of another network, no such stage, images of a size
-            WorkbenchError: unknown network, missing weights, weights of another network, no such stage, an image size
-            that the
-                network does not support, or a grid finer than its feature map.
+        WorkbenchError: unknown network, missing weights, weights of another network, no such stage, an image size that
+            the network does not support, or a grid finer than its feature map.
     """
     if not timm.is_model(name):
         raise unknown("timm network", name, timm.list_models(f"*{name.split('_')[0]}*") or timm.list_models("*net*"))
