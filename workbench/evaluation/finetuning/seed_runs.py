@@ -113,6 +113,9 @@ def fine_tune_seeds(
     if isinstance(folder, str):
         raise WorkbenchError(f"--output {folder}: with --seeds the runs are written to {LOCAL_ONLY}")
     recipe = recipe_of(task, tuning)
+    if not recipe.train.evaluate_every:  # the corpus is read after the trainings alone
+        own = {name: dataclasses.replace(spec, held_out=[]) for name, spec in recipe.tasks.items()}
+        recipe = dataclasses.replace(recipe, tasks=own)
     callbacks, results = list(callbacks), {}
     with distributed() as world:  # joined once for all runs
         for seed in range(recipe.seed, recipe.seed + tuning.seeds):
