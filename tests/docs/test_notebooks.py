@@ -48,7 +48,7 @@ def test_a_notebook_runs_and_is_stored_as_it_runs(path: Path, tmp_path: Path) ->
     notebook = executed(path, tmp_path)
     assert processor_seconds() - before < MINUTE
     said = [str(output) for cell in notebook.cells for output in cell.get("outputs", [])]
-    assert not [each for each in said if "ipywidgets" in each and "TqdmWarning" not in each]  # that is transformers' bar
+    assert not [each for each in said if "ipywidgets" in each and "TqdmWarning" not in each]  # transformers' bar
     for cell, fresh in zip(read(path).cells, stored(notebook).cells, strict=True):
         outputs = [[words(output) for output in of.get("outputs", [])] for of in (cell, fresh)]
         assert outputs[0] == outputs[1], f"{path.name}, {cell['id']}: other words than those stored; {REFRESH}"
