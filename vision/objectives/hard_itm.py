@@ -20,6 +20,7 @@ from torch.nn import functional as F
 from vision.metrics.retrieval_scores import best_products
 from vision.objectives.itm import Itm, ItmHead
 from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled
+from workbench.core.errors import unknown
 from workbench.core.keyed import Draws, digest
 from workbench.core.options.bounds import Word
 from workbench.objectives._vectors import pool_rows
@@ -89,6 +90,8 @@ class HardItm(Itm):
         return float(len(targets["image"]) + 2 * rivals(targets).any(1).sum())
 
     def head(self, network: Network) -> HardItmHead:
+        for stream in sorted(self.without - network.sizes.keys()):
+            raise unknown("stream", stream, network.sizes, "the network")
         widths = {stream: self.width(network, stream) for stream in self.streams}
         if self.queries is not None:
             return HardItmHead(self, {self.queries: self.width(network, self.queries)})
@@ -124,7 +127,7 @@ class HardItmHead(ItmHead):
         bound = {name: side for side in sides for name in inputs.batch.linked_to(side) - {side} - self.without}
         picked = sides | {name: sides[side] for name, side in sorted(bound.items())}
         rows = {name: inputs.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
-        taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
+        taps = {name: read.at(self.tap)[name][chosen] for name, chosen in rows.items()}
         wrong = inputs.run(
             inputs.batch.pick(picked), after=self.tap, taps=taps
         )  # without negatives too: other ranks do so

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from vision.objectives._masked_regions import MaskedRegions, feature_field
 from vision.objectives.mrfr import MrfrHead, input_projection
-from workbench.core.errors import unknown
 from workbench.core.options.bounds import Positive, Share, SomeShare, Word
 from workbench.objectives._token_head import TokenLoss
 from workbench.pretraining.forward import HeadInputs
@@ -81,9 +80,7 @@ class MaskedClipsHead(GlobalBatchHead):
         """For every clip of the micro-batch [clips, feature_size]: its prediction (zeros if it is visible), its
         features, and whether it is hidden."""
         read, targets = inputs.read(), inputs.targets
-        if self.tap is not None and self.tap not in read.taps:
-            raise unknown("tap", self.tap, read.taps, "the network's layers")
-        states = read.states if self.tap is None else read.taps[self.tap]
+        states = read.at(self.tap)
         stream = read.batch.streams.get(self.stream)
         if stream is None or not len(states.get(self.stream, ())):
             none = self.predicting.bias.new_zeros(0, len(self.predicting.bias))

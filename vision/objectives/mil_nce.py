@@ -18,7 +18,7 @@ from torch import Tensor
 
 from vision.objectives._comparing import SIDES, MediaContrast, MediaContrastHead
 from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled, segment_id
-from workbench.core.errors import WorkbenchError, unknown
+from workbench.core.errors import WorkbenchError
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Word
 from workbench.objectives._vectors import Pool, pool_rows
@@ -101,9 +101,7 @@ class MilNceHead(MediaContrastHead):
         Raises:
             WorkbenchError: the network has no such tap.
         """
-        if self.tap is not None and self.tap not in read.taps:
-            raise unknown("tap", self.tap, read.taps, "the network's layers")
-        states = read.states if self.tap is None else read.taps[self.tap]
+        states = read.at(self.tap)
         return pool_rows(states[stream], read.batch, stream, self.pools[stream]).float()
 
     def embed(self, inputs: HeadInputs) -> dict[str, Tensor]:

@@ -20,7 +20,6 @@ from torch.nn import functional as F
 
 from vision.objectives._comparing import Matching, MatchingHead
 from vision.sequences.matching import IMAGE, check_true_pair, image_id, labelled
-from workbench.core.errors import unknown
 from workbench.core.keyed import Draws
 from workbench.core.options.bounds import Count, Word
 from workbench.models.network import Network
@@ -90,15 +89,13 @@ class PairContrastHead(MatchingHead):
 
     def forward(self, inputs: HeadInputs) -> LossOutput:
         read = inputs.read()
-        if self.tap not in read.taps:
-            raise unknown("tap", self.tap, read.taps, "the network's layers")
         own = self.match(inputs.network, read.states, read.batch)
         pairs = others(inputs.known("video"), self.negatives)
         table = own.new_full((len(own), len(own)), float("-inf")).diagonal_scatter(own)
         kept, changed = pairs.T.tolist() if len(pairs) else ([0], [0])
         picked = dict(zip(self.streams, (changed, kept) if self.texts else (kept, changed), strict=True))
         rows = {name: read.batch.streams[name].rows_of(chosen) for name, chosen in picked.items()}
-        taps = {name: read.taps[self.tap][name][chosen] for name, chosen in rows.items()}
+        taps = {name: read.at(self.tap)[name][chosen] for name, chosen in rows.items()}
         wrong = inputs.run(
             read.batch.pick(picked), after=self.tap, taps=taps
         )  # without negatives too: other ranks do so

@@ -50,6 +50,8 @@ class DecoderObjective(Objective):
     makes: tuple[str, ...] = ("target",)
 
     def __init__(self, tokenizer: Tokenizer, stream: str, target: str, start: str, head: HeadOptions = PLAIN) -> None:
+        if stream == target:
+            raise WorkbenchError(f"stream and target are both {stream!r}; the decoder's stream is another one")
         self.stream, self.target, self.head_options = stream, target, head
         self.start, self.end = tokenizer.id(start), tokenizer.id("eos")
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from workbench.core.errors import unknown
 from workbench.interop.sentence_modules import VectorLayers
 from workbench.models.feed_forward import ACTIVATIONS, Ungated
 from workbench.models.pooler import rows_at
@@ -72,9 +71,7 @@ class CommonSpace(nn.Module):
         Raises:
             WorkbenchError: the network has no such tap.
         """
-        if self.tap is not None and self.tap not in read.taps:
-            raise unknown("tap", self.tap, read.taps, "the network's layers")
-        states = read.states if self.tap is None else read.taps[self.tap]
+        states = read.at(self.tap)
         return self.placed(stream, pool_rows(states[stream], read.batch, stream, self.pools[stream], sequences))
 
     def placed(self, stream: str, states: Tensor) -> Tensor:

@@ -63,6 +63,16 @@ class NetworkOutput:
     projections: list[ProjectionRecord] = field(default_factory=list)
     cache: KVCache | None = None
 
+    def at(self, tap: str | None) -> States:
+        """The streams at a layer `tap`; None: at the last layer.
+
+        Raises:
+            WorkbenchError: the network has no such tap.
+        """
+        if tap is not None and tap not in self.taps:
+            raise unknown("tap", tap, self.taps, "the network's layers")
+        return self.states if tap is None else self.taps[tap]
+
 
 def read(
     network: Network,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import codecs
 import json
+from pathlib import Path
 
 import pytest
 
-from workbench.core.files.text_files import decoded
+from workbench.core.errors import WorkbenchError
+from workbench.core.files.text_files import decoded, read_lines
 from workbench.corpora.foreign_record import decode_foreign
 
 MARKED = [
@@ -33,3 +35,9 @@ def test_a_mark_says_the_encoding(mark: bytes, encoding: str) -> None:
 def test_what_is_no_text_is_refused() -> None:
     with pytest.raises(UnicodeDecodeError):
         decoded(b"\xff\xfea")
+
+
+def test_lines_that_are_no_text_are_named(tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"\x89PNG")
+    with pytest.raises(WorkbenchError, match=r"a\.png is not UTF-8 at byte 0; convert it first"):
+        read_lines(tmp_path / "a.png")

@@ -33,7 +33,7 @@ class MedLayer(nn.Module):
         written: the text that a decoder writes; null for none.
 
     Raises:
-        WorkbenchError: the streams of the text have different widths.
+        WorkbenchError: two of the streams are one, or those of the text have different widths.
     """
 
     def __init__(
@@ -48,6 +48,8 @@ class MedLayer(nn.Module):
     ) -> None:
         super().__init__()
         self.changes = tuple(name for name in (stream, alone, written) if name is not None)
+        if len({*self.changes, to}) != len(self.changes) + 1:
+            raise WorkbenchError(f"stream, alone, written and to are different streams; found {(*self.changes, to)}")
         found = {name: sizes[name] for name in self.changes}
         if len({*found.values()}) != 1:
             raise WorkbenchError(f"the streams of a text have one hidden size; found {found}")

@@ -12,6 +12,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from workbench.core.errors import WorkbenchError
+
 ENCODINGS = {  # by the byte order mark; the mark of UTF-32 begins like that of UTF-16
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -43,9 +45,12 @@ def read_lines(path: Path) -> list[str]:
 
     Raises:
         OSError: it cannot be read.
-        UnicodeDecodeError: it is not UTF-8.
+        WorkbenchError: it is not UTF-8.
     """
-    lines = path.read_bytes().decode("utf-8").split("\n")
+    try:
+        lines = path.read_bytes().decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise WorkbenchError(f"{path} is not UTF-8 at byte {error.start}; convert it first") from error
     return [line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1])]
 
 

@@ -76,8 +76,6 @@ def text_lines(source: Path) -> list[tuple[int, str]]:
         lines = read_lines(source)
     except OSError as error:
         raise _unreadable(source, error) from error
-    except UnicodeDecodeError as error:
-        raise WorkbenchError(f"{source} is not UTF-8 at byte {error.start}; convert it first") from error
     return [(i, line) for i, line in enumerate(lines, 1) if line.strip()]
 
 

@@ -171,3 +171,10 @@ def test_what_a_text_is_written_from_is_that_of_hugging_face() -> None:
 def test_streams_of_two_widths_are_refused() -> None:
     with pytest.raises(WorkbenchError, match="have one hidden size"):
         MedLayer("text", "image", {"text": 4, "alone": 6, "image": 4}, 2, alone="alone")
+
+
+@pytest.mark.parametrize("streams", [{"alone": "text"}, {"to": "written"}])
+def test_two_streams_that_are_one_are_refused(streams: dict[str, str]) -> None:
+    given = {"stream": "text", "to": "image", "alone": "alone", "written": "written", **streams}
+    with pytest.raises(WorkbenchError, match="are different streams"):
+        MedLayer(**given, sizes=dict.fromkeys(("text", "alone", "written", "image"), 8), num_heads=2)
