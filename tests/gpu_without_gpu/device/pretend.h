@@ -21,7 +21,7 @@ enum {
 };
 
 extern long pretend_counts[COUNTERS];
-/* Count one, and tell the hook. */
+/* Count one, and call the hook if it is for this kind. */
 void pretend_count(int what);
 
 /* Memory that `segments.c` maps piece by piece: its ranges of addresses, its bytes, and what torch calls. */

@@ -21,11 +21,14 @@
 
 long pretend_counts[COUNTERS];
 static void (*hook)(int what);
+static unsigned long long hooked; /* the kinds that it is called for, as bits */
 static __thread int in_hook; /* what the hook itself does is not told to it */
 static __thread int silent;  /* this thread's calls are not counted */
 
-/* Python's callback for everything that is counted; NULL takes it away. */
-void pretend_set_hook(void (*function)(int what)) { hook = function; }
+/* Python's callback for the kinds of events whose bits are set; NULL takes it away. It takes Python's lock, so kinds that
+   the caching allocator counts under its own lock must not be among them: a thread that allocates under Python's lock
+   would wait for the one in the callback, and that one for it. */
+void pretend_set_hook(void (*function)(int what), unsigned long long kinds) { hook = function, hooked = kinds; }
 
 /* Calls of this thread are not counted between +1 and -1: the emulation's own, which no GPU would see. */
 void pretend_silence(int change) { silent += change; }
@@ -33,7 +36,7 @@ void pretend_silence(int change) { silent += change; }
 void pretend_count(int what) {
     if (silent) return;
     __sync_fetch_and_add(&pretend_counts[what], 1);
-    if (hook && !in_hook) {
+    if (hook && hooked >> what & 1 && !in_hook) {
         in_hook = 1;
         hook(what);
         in_hook = 0;

@@ -104,13 +104,12 @@ def wait(what: str, count: int = 1) -> None:
 
 
 def _on_event(kind: int) -> None:
-    if KINDS[kind] in WAITS:
-        for record in _recorded:
-            record.sites[site()] += 1
+    for record in _recorded:
+        record.sites[site()] += 1
 
 
 _hook = ctypes.CFUNCTYPE(None, ctypes.c_int)(_on_event)  # kept: C holds a bare pointer to it
-_library.pretend_set_hook(_hook)
+_library.pretend_set_hook(_hook, ctypes.c_ulonglong(sum(1 << KINDS.index(kind) for kind in WAITS)))
 
 
 def site() -> str:
