@@ -27,11 +27,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copytree(ROOT / name, sources / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, sources / name)
-    command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(sources)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.whl")
-    return built
+    return built("wheel", sources, folder)
 
 
 @pytest.fixture(scope="session")
@@ -42,11 +38,16 @@ def source_distribution(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in tracked_files():
         (sources / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, sources / name)
-    command = [sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", str(folder), str(sources)]
+    return built("sdist", sources, folder)
+
+
+def built(kind: str, sources: Path, folder: Path) -> Path:
+    """The package of a kind (wheel, sdist) that is built from sources into a folder."""
+    command = [sys.executable, "-m", "build", f"--{kind}", "--no-isolation", "--outdir", str(folder), str(sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (built,) = folder.glob("*.tar.gz")
-    return built
+    (package,) = folder.glob("*.whl" if kind == "wheel" else "*.tar.gz")
+    return package
 
 
 def tracked_files() -> set[str]:
